@@ -8,14 +8,14 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-# public name -> module that defines it (a name equal to its module's last part is the module itself)
+# public name -> the module that defines it, or that it is
 _PUBLIC = {
     "Cache": "cache",
-    "DynamicCache": "cache",
+    "DynamicCache": "containers",
     "attention": "attention",
     "check": "check",
-    "compare": "measure",
-    "diagnose": "measure",
+    "compare": "compare",
+    "diagnose": "compare",
     "generate": "generate",
     "greedy": "generate",
     "load": "models",
@@ -34,7 +34,7 @@ def __getattr__(name):
     if name not in _PUBLIC:
         raise AttributeError(f"module 'kvcourse' has no attribute {name!r}; it has {', '.join(__all__)}")
     module = import_module(f".{_PUBLIC[name]}", __name__)
-    value = module if module.__name__ == f"{__name__}.{name}" and not hasattr(module, name) else getattr(module, name)
+    value = getattr(module, name, module)  # a name that is a module stands for itself
     globals()[name] = value
     return value
 

@@ -1,0 +1,218 @@
+"""Cache: the list of layers that a model talks to.
+
+A model calls `cache.update(keys, values, layer_idx)` once a layer and step, and asks the cache how long its masks have
+to be. Everything else is for those who run the model: rolling back, reordering beams, counting bytes. The cache checks
+every layer before it changes the first one, so that a refused operation leaves all of them as they were.
+"""
+
+import operator
+
+import torch
+
+from .hf import CacheBase
+from .layers.base import batch_rows
+
+
+class Cache(CacheBase):
+    """A list of layers, and the operations that concern them all.
+
+    `layers`: layers made beforehand. Or `layer_class_to_replicate`: a class, of which one layer is made for each new
+    index that `update` meets. Mirrors `transformers.Cache`, from which it inherits its type and no behaviour.
+    """
+
+    def __init__(self, layers=None, layer_class_to_replicate=None, offloading=False, offload_only_non_sliding=True):
+        if (layers is None) == (layer_class_to_replicate is None):
+            raise ValueError("give exactly one of `layers` and `layer_class_to_replicate`")
+        if offloading:
+            raise NotImplementedError(
+                "offloading=True is not in this version; leave it out to keep the cache on its device"
+            )
+        self.layers = [] if layers is None else layers
+        self.layer_class_to_replicate = layer_class_to_replicate
+        self.offloading = offloading
+        self.only_non_sliding = offload_only_non_sliding
+
+    # What a model calls
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        """Add new tokens to one layer and return what its attention has to look at.
+
+        `key_states`, `value_states`: (batch, kv_heads, q_len, head_dim). Returns keys and values of
+        (batch, kv_heads, kv_len, head_dim), kv_len as announced by `get_mask_sizes`. A refused update
+        (ValueError) changes nothing.
+        """
+        layer = self._layer(layer_idx, create=True)
+        layer.check_update(key_states, value_states)
+        length = layer.get_seq_length() + key_states.shape[-2]
+        for other in self.layers:
+            other.check_room(length)
+        return layer.update(key_states, value_states, *args, **kwargs)
+
+    def get_seq_length(self, layer_idx=0):
+        """Tokens seen by a layer. Asked without an index, by the first layer that counts tokens."""
+        layer = self._attention_layer(layer_idx)
+        return 0 if layer is None else layer.get_seq_length()
+
+    def get_query_offset(self, layer_idx=0):
+        """Position of the first token of the next forward: the tokens seen so far."""
+        return self.get_seq_length(layer_idx)
+
+    def get_mask_sizes(self, query_length, layer_idx=0):
+        """(length, offset) of the keys that the next `update` of `query_length` tokens returns."""
+        layer = self._attention_layer(layer_idx)
+        return (query_length, 0) if layer is None else layer.get_mask_sizes(query_length)
+
+    def get_max_length(self, layer_idx=None):
+        """Tokens that fit, in one layer or in the whole cache; -1 where there is no limit."""
+        if layer_idx is not None:
+            layer = self._layer(layer_idx)
+            return -1 if layer is None else layer.get_max_length()
+        limits = [layer.get_max_length() for layer in self.layers if not (layer.is_linear or layer.is_dummy)]
+        return -1 if not limits or -1 in limits else max(limits)
+
+    # What the one who runs the model calls
+
+    def crop(self, tokens_to_remove):
+        """Roll back the last tokens: `crop(-3)` removes three, `crop(0)` none.
+
+        Removing more than there are empties the cache. ValueError for a positive number; RuntimeError where a layer has
+        dropped what would be needed, before any layer has changed.
+        """
+        count = operator.index(tokens_to_remove)
+        if count > 0:
+            raise ValueError(f"crop({count}): give minus the number of tokens to remove, as in crop({-count})")
+        if count < 0:
+            for layer in self.layers:
+                layer.check_crop(count)
+        for layer in self.layers:
+            layer.crop(count)
+
+    def activate_past_recording(self):
+        """From now on keep what a later `crop` could need, in layers that would drop it."""
+        for layer in self.layers:
+            layer.activate_past_recording()
+
+    def is_recording_past(self, layer_idx):
+        """Whether that layer keeps what a later crop could need beyond what it would keep anyway."""
+        layer = self._layer(layer_idx)
+        return False if layer is None else layer.record_past
+
+    def reset(self):
+        """Forget everything and keep the settings. The next sequence may have another batch size."""
+        for layer in self.layers:
+            layer.reset()
+
+    def reorder_cache(self, beam_idx):
+        """Put rows `beam_idx` (batch,) of the batch in that order, in every layer."""
+        self.batch_select_indices(beam_idx)
+
+    def batch_select_indices(self, indices):
+        """Keep rows `indices` (a list, an index tensor or a mask) of the batch, in that order, in every layer."""
+        rows = batch_rows(indices, self.batch_size)
+        for layer in self.layers:
+            layer.reorder_cache(rows)
+
+    def batch_repeat_interleave(self, repeats):
+        """Repeat each row of the batch: a, b -> a, a, b, b for `repeats=2`. What beams need before they part."""
+        repeats = operator.index(repeats)
+        if repeats < 1:
+            raise ValueError(f"repeats must be 1 or more; got {repeats}")
+        for layer in self.layers:
+            layer.batch_repeat_interleave(repeats)
+
+    def early_initialization(self, batch_size, num_heads, head_dim, dtype, device):
+        """Make the buffers before the first forward. `num_heads` and `head_dim`: one number, or one for each layer."""
+        heads = [num_heads] * len(self) if isinstance(num_heads, int) else list(num_heads)
+        sizes = [head_dim] * len(self) if isinstance(head_dim, int) else list(head_dim)
+        for name, given in (("num_heads", heads), ("head_dim", sizes)):
+            if len(given) != len(self):
+                raise ValueError(f"{name} lists {len(given)} layers, the cache has {len(self)}")
+        for layer, layer_heads, size in zip(self.layers, heads, sizes, strict=True):
+            if layer.supports_early_init and not layer.is_initialized:
+                states = torch.empty((batch_size, layer_heads, 0, size), dtype=dtype, device=device)
+                layer.lazy_initialization(states, states)
+
+    # Looking inside
+
+    def positions(self, layer_idx=0):
+        """Absolute positions of the tokens that a layer holds now."""
+        layer = self._layer(layer_idx)
+        return [] if layer is None else layer.positions()
+
+    def nbytes(self, device=None, used=False):
+        """Bytes really held: every buffer once, spare room included. With `device`, those on that device; with `used`,
+        those of the tokens alone."""
+        return sum(layer.nbytes(device=device, used=used) for layer in self.layers)
+
+    @property
+    def batch_size(self):
+        """Sequences held side by side; -1 while nothing is stored."""
+        sizes = [layer.batch_size for layer in self.layers if layer.is_initialized and not layer.is_dummy]
+        return sizes[0] if sizes else -1
+
+    @property
+    def is_initialized(self):
+        """Whether every layer that can be prepared has its buffers."""
+        layers = [layer for layer in self.layers if layer.supports_early_init]
+        return bool(layers) and all(layer.is_initialized for layer in layers)
+
+    @property
+    def is_compileable(self):
+        """Whether a compiled decode step can use this cache without a new graph for each length."""
+        return bool(self.layers) and all(layer.is_compileable for layer in self.layers)
+
+    @property
+    def is_croppable(self):
+        """Whether `crop` can undo the last forward in every layer."""
+        return all(layer.is_croppable for layer in self.layers)
+
+    @property
+    def is_sliding(self):
+        """For each layer, whether it keeps a window."""
+        return [layer.is_sliding for layer in self.layers]
+
+    @property
+    def is_linear(self):
+        """For each layer, whether it keeps a recurrent or convolution state and no keys."""
+        return [layer.is_linear for layer in self.layers]
+
+    @property
+    def is_dummy(self):
+        """For each layer, whether it keeps nothing (it reads another layer's keys, or has no attention)."""
+        return [layer.is_dummy for layer in self.layers]
+
+    def __len__(self):
+        return len(self.layers)
+
+    def __iter__(self):
+        """(keys, values, window or None) of each layer: what `DynamicCache(...)` takes as its first argument."""
+        for layer in self.layers:
+            window = getattr(layer, "sliding_window", None)
+            yield layer.keys, layer.values, None if window is None else torch.tensor(window)
+
+    def __repr__(self):
+        kinds = [repr(layer) for layer in self.layers]
+        layers = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "no layers yet"
+        return f"{type(self).__name__}({layers})"
+
+    def _layer(self, layer_idx, create=False):
+        """That layer; None where a lazily built cache has not met it yet."""
+        if create and self.layer_class_to_replicate is not None:
+            while len(self.layers) <= layer_idx:
+                self.layers.append(self.layer_class_to_replicate())
+        if layer_idx < len(self.layers):
+            return self.layers[layer_idx]
+        if create:
+            raise ValueError(f"layer {layer_idx} does not exist: the cache was made for {len(self.layers)} layers")
+        return None
+
+    def _attention_layer(self, layer_idx):
+        """That layer where it counts tokens; for index 0, else the first one that does."""
+        layer = self._layer(layer_idx)
+        if layer is None or not (layer.is_linear or layer.is_dummy):
+            return layer
+        if layer_idx == 0:
+            for other in self.layers:
+                if not (other.is_linear or other.is_dummy):
+                    return other
+        raise ValueError(f"layer {layer_idx} is a {layer!r}, which does not count tokens; ask an attention layer")

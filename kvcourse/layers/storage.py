@@ -1,0 +1,165 @@
+"""Storages: tensors that hold one kind of state of one layer, and know how to grow, move and shrink.
+
+A layer is a storage and a rule for what it keeps. The storage below grows: it is what a dynamic layer
+uses for its keys, and once more for its values.
+"""
+
+import torch
+
+
+def ordinary(shape, like, dtype=None):
+    """An uninitialised tensor of `shape` on `like`'s device that may be written from any mode later.
+
+    A tensor made under `torch.inference_mode()` can never be changed outside of it. A cache that was
+    filled there would be frozen for good, so buffers are always made outside.
+    """
+    dtype = dtype or like.dtype
+    if not torch.is_inference_mode_enabled():
+        return torch.empty(shape, dtype=dtype, device=like.device)
+    with torch.inference_mode(False):
+        return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def trimmed(tensor):
+    """An independent copy of a view: no gradient, no spare capacity, no shared memory."""
+    with torch.no_grad():
+        return ordinary(tensor.shape, tensor).copy_(tensor.detach())
+
+
+def lies_on(tensor, device):
+    """Whether a tensor lies on `device`, where "cuda" names every CUDA device and None every device."""
+    if device is None:
+        return True
+    device = torch.device(device)
+    return tensor.device.type == device.type and device.index in (None, tensor.device.index)
+
+
+class GrowingBuffer:
+    """A tensor that grows along one dimension, a quarter at a time.
+
+    Keeps every token appended until it is cropped. Appending one token writes that token in place,
+    as long as there is spare room; when there is none, the buffer is copied into one that is a
+    quarter larger. Growing by a *factor* is what makes an append cost the same, amortized, at any
+    length: each token is moved about four times in its life, however long the text becomes.
+
+    Capacity: exactly n after the first append; later, when n tokens do not fit, max(n, floor(1.25 x capacity)).
+    Bytes: numel(one token) x capacity x itemsize.
+
+    `moved_bytes` counts the bytes of old tokens that growth had to copy.
+    """
+
+    def __init__(self, dim=-2, batch_dim=0):
+        self.dim = dim
+        self.batch_dim = batch_dim
+        self.buffer = None
+        self.length = 0
+        self.moved_bytes = 0
+        self._handed_out = 0  # tokens that some caller may still hold a view of
+
+    @property
+    def is_allocated(self):
+        return self.buffer is not None
+
+    @property
+    def batch_size(self):
+        """Rows of the batch; only asked of a buffer that exists."""
+        return self.buffer.shape[self.batch_dim]
+
+    @property
+    def capacity(self):
+        """Tokens that fit before the buffer has to grow."""
+        return 0 if self.buffer is None else self.buffer.shape[self.dim]
+
+    def view(self):
+        """The tokens held, without the spare room: a view, not a copy. None before the first append."""
+        if self.buffer is None:
+            return None
+        self._handed_out = max(self._handed_out, self.length)
+        return self.buffer.narrow(self.dim, 0, self.length)
+
+    def append(self, new):
+        """Add `new` (`new.shape[dim]` tokens) behind the tokens held and return the view of all."""
+        end = self.length + new.shape[self.dim]
+        if self.buffer is None:
+            self._replace(trimmed(new) if not _tracks(new) else new.clone())
+        elif _tracks(self.buffer, new):
+            # Autograd may need the old values: writing over shared memory is not allowed.
+            self._replace(torch.cat([self.view(), new], dim=self.dim))
+        else:
+            dtype = torch.promote_types(self.buffer.dtype, new.dtype)
+            if end > self.capacity or dtype != self.buffer.dtype or self.buffer.requires_grad:
+                self._grow(
+                    max(end, self.capacity + self.capacity // 4) if end > self.capacity else self.capacity,
+                    dtype,
+                )
+            self._write(new, end)
+            self.length = end
+        return self.view()
+
+    def crop(self, length):
+        """Keep the first `length` tokens. Memory is given back once less than half of it is used."""
+        self.length = length
+        if 2 * length < self.capacity:
+            self._replace(trimmed(self.view()) if not _tracks(self.buffer) else self.view().clone())
+
+    def clear(self):
+        """Forget everything, the memory included."""
+        self.buffer, self.length, self.moved_bytes, self._handed_out = None, 0, 0, 0
+
+    def set(self, tensor):
+        """Hold exactly `tensor`, as when a caller assigns `layer.keys`."""
+        self.buffer, self.length, self._handed_out = tensor, tensor.shape[self.dim], tensor.shape[self.dim]
+
+    def reorder(self, indices):
+        """Rows `indices` of the batch, in that order. In place through a temporary where the size stays."""
+        rows = self.view().index_select(self.batch_dim, indices.to(self.buffer.device))
+        if rows.shape == self.view().shape and not _tracks(self.buffer) and not self.buffer.requires_grad:
+            self.view().copy_(rows)
+        else:
+            self._replace(rows if not rows.is_inference() else trimmed(rows))
+
+    def nbytes(self, device=None, used=False):
+        """Bytes of the buffer if it lies on `device` (None: anywhere); with `used`, of the tokens alone."""
+        if self.buffer is None or not lies_on(self.buffer, device):
+            return 0
+        per_token = self.buffer.element_size() * self.buffer.numel() // max(self.capacity, 1)
+        return per_token * (self.length if used else self.capacity)
+
+    def _replace(self, tensor):
+        self.buffer, self.length, self._handed_out = tensor, tensor.shape[self.dim], 0
+
+    def _grow(self, capacity, dtype):
+        shape = list(self.buffer.shape)
+        shape[self.dim] = capacity
+        larger = ordinary(shape, self.buffer, dtype)
+        with torch.no_grad():
+            larger.narrow(self.dim, 0, self.length).copy_(self.view())
+        self.moved_bytes += self.nbytes(used=True)
+        self.buffer, self._handed_out = larger, 0
+
+    def _write(self, new, end):
+        # Autograd counts every write to a tensor and refuses to go backward through one that changed. New room was
+        # never seen by anyone, so that write need not be counted; a write over cropped tokens must be.
+        unseen = self.length >= self._handed_out and torch.is_grad_enabled()
+        target = self.buffer.data if unseen else self.buffer
+        target.narrow(self.dim, self.length, end - self.length).copy_(new)
+
+    def __deepcopy__(self, memo):
+        twin = type(self)(self.dim, self.batch_dim)
+        if self.buffer is not None:
+            twin._replace(trimmed(self.view()))
+        memo[id(self)] = twin
+        return twin
+
+    def __getstate__(self):
+        """What a pickle holds: the tokens, and nothing that only this process could use."""
+        state = self.__dict__.copy()
+        if self.buffer is not None:
+            state["buffer"] = trimmed(self.view())
+        state["moved_bytes"] = state["_handed_out"] = 0
+        return state
+
+
+def _tracks(*tensors):
+    """Whether autograd follows an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

@@ -1,0 +1,76 @@
+"""Bytes, positions and seconds: the formula beside the measurement."""
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from .generate import stream
+from .hf import head_shapes, layer_specs
+
+
+def bytes_per_token(config, dtype=torch.bfloat16):
+    """Bytes that one more token adds to a cache of full-attention layers, by formula.
+
+    The sum over layers of 2 (key and value) x kv_heads x head_dim x itemsize. Layers that keep a window or a state
+    stop growing, so they count nothing here. `config`: a transformers config; no weights are needed.
+    """
+    grows = [spec.kind == "full_attention" for spec in layer_specs(config)]
+    sizes = [2 * heads * head_dim * dtype.itemsize for heads, head_dim in head_shapes(config)]
+    return sum(size for size, layer_grows in zip(sizes, grows, strict=True) if layer_grows)
+
+
+def fill(cache, config, tokens, batch=1, dtype=torch.bfloat16):
+    """Put `tokens` tokens of zeros into every layer of a cache, as a model of this config would. Returns the cache."""
+    for layer_idx, (heads, head_dim) in enumerate(head_shapes(config)):
+        zeros = torch.zeros(batch, heads, tokens, head_dim, dtype=dtype)
+        cache.update(zeros, zeros, layer_idx)
+    return cache
+
+
+@contextmanager
+def count_positions(model):
+    """Count the token positions sent through a model's layers.
+
+    >>> with count_positions(model) as counted: ...
+    gives a list with the number of positions of each forward, batch x tokens.
+    """
+    counted = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda _, args, out: counted.append(args[0].numel()))
+    try:
+        yield counted
+    finally:
+        hook.remove()
+
+
+@dataclass(frozen=True)
+class Decode:
+    """One greedy decode, measured."""
+
+    text: torch.Tensor  # (batch, tokens + new): the prompt and its continuation
+    positions: list[int]  # positions sent through the layers, step by step
+    seconds: list[float]  # of each step; the first one reads the prompt
+    nbytes: int  # bytes that the cache held at the end; 0 without a cache
+
+    @property
+    def first_token_s(self):
+        """Seconds until the first new token: the time to read the prompt."""
+        return self.seconds[0]
+
+    @property
+    def per_token_s(self):
+        """Seconds for each further token, on average."""
+        return sum(self.seconds[1:]) / max(len(self.seconds) - 1, 1)
+
+
+def decode(model, input_ids, max_new_tokens, cache=None):
+    """Run `greedy` and measure it: positions, seconds of each step, bytes held. See `Decode`."""
+    seconds, tokens = [], []
+    with count_positions(model) as counted:
+        start = time.perf_counter()
+        for token in stream(model, input_ids, max_new_tokens, cache):
+            tokens.append(token)
+            seconds.append(time.perf_counter() - start)
+            start = time.perf_counter()
+    return Decode(torch.cat([input_ids, *tokens], 1), counted, seconds, 0 if cache is None else cache.nbytes())
