@@ -54,12 +54,12 @@ class Diagnosis:
         names = [str(dtype).removeprefix("torch.") for dtype in self.largest]
         return {
             "identical": "identical: not one logit differs",
-            "rounding": f"rounding: the difference all but vanishes from {names[0]} to {names[-1]}",
+            "rounding": f"rounding: the difference all but vanishes in {names[-1]}",
             "fault": f"fault: the difference stays in {names[-1]}; it starts at position {self.position}",
         }[self.verdict]
 
 
-SHRINKS = 100  # rounding errors shrink 65,536 times from bfloat16 to float32; a fault does not shrink at all
+ROUNDING = 1_000  # steps of the number format, at the largest logit, that some thirty layers of rounding can add up to
 
 
 def diagnose(model, input_ids, run=None, dtypes=(torch.bfloat16, torch.float32)):
@@ -80,12 +80,11 @@ def diagnose(model, input_ids, run=None, dtypes=(torch.bfloat16, torch.float32))
             plain = twin(input_ids, use_cache=False).logits.float()
             gaps[dtype] = (run(twin, input_ids).float() - plain).abs().amax(dim=(0, 2))
     largest = {dtype: gap.max().item() for dtype, gap in gaps.items()}
-    coarse, fine = largest[dtypes[0]], largest[dtypes[-1]]
-    if fine == coarse == 0:
+    if not any(largest.values()):
         return Diagnosis("identical", largest, None)
-    if fine * SHRINKS < coarse:
-        return Diagnosis("rounding", largest, None)
-    return Diagnosis("fault", largest, int((gaps[dtypes[-1]] * SHRINKS > fine).nonzero()[0]))
+    allowed = ROUNDING * torch.finfo(dtypes[-1]).eps * plain.abs().max()
+    beyond = (gaps[dtypes[-1]] > allowed).nonzero()
+    return Diagnosis("fault", largest, int(beyond[0])) if len(beyond) else Diagnosis("rounding", largest, None)
 
 
 def one_at_a_time(model, input_ids):

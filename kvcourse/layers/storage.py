@@ -40,7 +40,7 @@ class GrowingBuffer:
     Keeps every token appended until it is cropped. Appending one token writes that token in place,
     as long as there is spare room; when there is none, the buffer is copied into one that is a
     quarter larger. Growing by a *factor* is what makes an append cost the same, amortized, at any
-    length: each token is moved about four times in its life, however long the text becomes.
+    length: each token is moved four to five times in its life, however long the text becomes.
 
     Capacity: exactly n after the first append; later, when n tokens do not fit, max(n, floor(1.25 x capacity)).
     Bytes: numel(one token) x capacity x itemsize.

@@ -1,0 +1,41 @@
+"""What every test file shares: one thread, and tiny models with random weights."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny steps run many times slower when two threads fight over a core."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def real():
+    """(model, tokenizer): the course's real model, in float32."""
+    import kvcourse as kv
+
+    return kv.load()
+
+
+@pytest.fixture(scope="session")
+def llama():
+    """A two-layer Llama with random weights: grouped queries, and a head_dim that is not hidden / heads."""
+    return tiny_llama()
+
+
+def tiny_llama(**options):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = dict(vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+    sizes |= dict(num_key_value_heads=2, head_dim=16, max_position_embeddings=512, pad_token_id=0, eos_token_id=None)
+    torch.manual_seed(1)
+    # The usual initialisation (0.02) makes all logits alike; larger weights make every token count.
+    return LlamaForCausalLM(LlamaConfig(**sizes, initializer_range=0.5, **options)).eval()
+
+
+def distinct(batch, heads, tokens, head_dim, start=0):
+    """States in which every number is different, so that a wrong index cannot hide."""
+    count = batch * heads * tokens * head_dim
+    return torch.arange(start, start + count, dtype=torch.float32).view(batch, heads, tokens, head_dim)
