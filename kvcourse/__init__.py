@@ -19,6 +19,8 @@ _PUBLIC = {
     "generate": "generate",
     "greedy": "generate",
     "load": "models",
+    "public": "public",
+    "texts": "texts",
     "measure": "measure",
     "predict": "guesses",
     "reveal": "guesses",
