@@ -33,6 +33,9 @@ class Cost:
     dot_products: int = 0  # query times key, of one head each
     bytes_held: int = 0  # keys and values kept between two steps
 
+    def __str__(self):
+        return f"{self.positions:,} positions, {self.dot_products:,} dot products, {self.bytes_held:,} bytes held"
+
 
 class AttentionByHand:
     """One attention layer with fixed random weights, small enough to follow with a pencil.

@@ -25,9 +25,9 @@ def predict(key: str, guess=None, options: dict | None = None) -> None:
             raise ValueError(f"question {key!r}: option {_words(option)} needs the belief behind it, a sentence")
     _questions[key] = dict(options)
     _guesses.pop(key, None)
-    listed = ", ".join(_words(option) for option in options)
+    listed = ", ".join(repr(option) if isinstance(option, str) else _words(option) for option in options)
     if guess is None:
-        print(f"No guess yet. Options: {listed}. Change guess=None to one of them and run this cell again.")
+        print(f"No guess yet. Options: {listed}.\nPut one of them in place of None and run this cell again.")
         return
     chosen = _find(options, guess)
     if chosen is _NONE:

@@ -8,6 +8,7 @@ import torch
 
 from .generate import stream
 from .hf import head_shapes, layer_specs
+from .show.steps import Recorder, Step
 
 
 def bytes_per_token(config, dtype=torch.bfloat16):
@@ -52,6 +53,7 @@ class Decode:
     positions: list[int]  # positions sent through the layers, step by step
     seconds: list[float]  # of each step; the first one reads the prompt
     nbytes: int  # bytes that the cache held at the end; 0 without a cache
+    steps: list[Step]  # what happened to each position in each step, for the pictures
 
     @property
     def first_token_s(self):
@@ -64,13 +66,20 @@ class Decode:
         return sum(self.seconds[1:]) / max(len(self.seconds) - 1, 1)
 
 
-def decode(model, input_ids, max_new_tokens, cache=None):
-    """Run `greedy` and measure it: positions, seconds of each step, bytes held. See `Decode`."""
-    seconds, tokens = [], []
+def decode(model, input_ids, max_new_tokens, cache=None, on_token=None):
+    """Run `stream` and measure it: positions, seconds of each step, bytes held. See `Decode`.
+
+    `input_ids`: (batch, tokens). `on_token(token)` is called with each new token, (batch, 1), as it comes.
+    """
+    seconds, tokens, recorder = [], [], Recorder(cache)
     with count_positions(model) as counted:
         start = time.perf_counter()
-        for token in stream(model, input_ids, max_new_tokens, cache):
-            tokens.append(token)
+        for step, token in enumerate(stream(model, input_ids, max_new_tokens, cache), start=1):
             seconds.append(time.perf_counter() - start)
+            tokens.append(token)
+            recorder.step(f"token {step}", None if cache is not None else range(counted[-1] // len(token)))
+            if on_token is not None:
+                on_token(token)
             start = time.perf_counter()
-    return Decode(torch.cat([input_ids, *tokens], 1), counted, seconds, 0 if cache is None else cache.nbytes())
+    text = torch.cat([input_ids, *tokens], dim=1)
+    return Decode(text, counted, seconds, 0 if cache is None else cache.nbytes(), recorder.steps)

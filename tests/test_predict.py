@@ -29,7 +29,7 @@ def test_no_guess_prints_the_same_lines_each_time(capsys):
     asked = said(capsys, predict, "01-a", options=BELIEFS)
     told = said(capsys, reveal, "01-a", 290)
     assert (
-        asked == "No guess yet. Options: 20, 25, 100, 290. Change guess=None to one of them and run this cell again.\n"
+        asked == "No guess yet. Options: 20, 25, 100, 290.\nPut one of them in place of None and run this cell again.\n"
     )
     assert told == (
         "Measured: 290.\nNo guess this time. The idea behind 290: every step reads the text from the start.\n"
@@ -119,7 +119,7 @@ def test_text_options_ignore_case_and_spaces_and_true_is_not_one(capsys):
 def test_numbers_are_written_for_readers(capsys):
     options = {0.5: "half.", 1234567: "many.", "a": "text."}
     predict("k", None, options)
-    assert "Options: 0.5, 1,234,567, a." in capsys.readouterr().out
+    assert "Options: 0.5, 1,234,567, 'a'." in capsys.readouterr().out
     assert "Measured: 0.3333, which" in said(capsys, reveal, "k", 1 / 3)
 
 

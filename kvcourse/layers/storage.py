@@ -11,13 +11,15 @@ def ordinary(shape, like, dtype=None):
     """An uninitialised tensor of `shape` on `like`'s device that may be written from any mode later.
 
     A tensor made under `torch.inference_mode()` can never be changed outside of it. A cache that was
-    filled there would be frozen for good, so buffers are always made outside.
+    filled there would be frozen for good, so buffers are always made outside. Pinned like `like`: an
+    offloaded layer stays in memory that the device reads directly when it grows.
     """
     dtype = dtype or like.dtype
-    if not torch.is_inference_mode_enabled():
-        return torch.empty(shape, dtype=dtype, device=like.device)
+    pin = like.device.type == "cpu" and torch.cuda.is_available() and like.is_pinned()
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():  # a compiled step can't ask
+        return torch.empty(shape, dtype=dtype, device=like.device, pin_memory=pin)
     with torch.inference_mode(False):
-        return torch.empty(shape, dtype=dtype, device=like.device)
+        return torch.empty(shape, dtype=dtype, device=like.device, pin_memory=pin)
 
 
 def trimmed(tensor):
@@ -81,26 +83,23 @@ class GrowingBuffer:
         """Add `new` (`new.shape[dim]` tokens) behind the tokens held and return the view of all."""
         end = self.length + new.shape[self.dim]
         if self.buffer is None:
-            self._replace(trimmed(new) if not _tracks(new) else new.clone())
+            self._replace(_owned(new))
         elif _tracks(self.buffer, new):
-            # Autograd may need the old values: writing over shared memory is not allowed.
+            # Autograd may need the old values, so they are not written over.
             self._replace(torch.cat([self.view(), new], dim=self.dim))
         else:
-            dtype = torch.promote_types(self.buffer.dtype, new.dtype)
-            if end > self.capacity or dtype != self.buffer.dtype or self.buffer.requires_grad:
-                self._grow(
-                    max(end, self.capacity + self.capacity // 4) if end > self.capacity else self.capacity,
-                    dtype,
-                )
+            if end > self.capacity:
+                self._move(max(end, self.capacity + self.capacity // 4), new.dtype)
+            elif not self._accepts(new):
+                self._move(self.capacity, new.dtype)
             self._write(new, end)
-            self.length = end
         return self.view()
 
     def crop(self, length):
         """Keep the first `length` tokens. Memory is given back once less than half of it is used."""
         self.length = length
         if 2 * length < self.capacity:
-            self._replace(trimmed(self.view()) if not _tracks(self.buffer) else self.view().clone())
+            self._replace(_owned(self.view()))
 
     def clear(self):
         """Forget everything, the memory included."""
@@ -128,10 +127,15 @@ class GrowingBuffer:
     def _replace(self, tensor):
         self.buffer, self.length, self._handed_out = tensor, tensor.shape[self.dim], 0
 
-    def _grow(self, capacity, dtype):
+    def _accepts(self, new):
+        """Whether `new` can be written in place: no wider number format, and no gradient that remembers the buffer."""
+        same = self.buffer.dtype == new.dtype or torch.promote_types(self.buffer.dtype, new.dtype) == self.buffer.dtype
+        return same and not self.buffer.requires_grad
+
+    def _move(self, capacity, dtype):
         shape = list(self.buffer.shape)
         shape[self.dim] = capacity
-        larger = ordinary(shape, self.buffer, dtype)
+        larger = ordinary(shape, self.buffer, torch.promote_types(self.buffer.dtype, dtype))
         with torch.no_grad():
             larger.narrow(self.dim, 0, self.length).copy_(self.view())
         self.moved_bytes += self.nbytes(used=True)
@@ -143,6 +147,7 @@ class GrowingBuffer:
         unseen = self.length >= self._handed_out and torch.is_grad_enabled()
         target = self.buffer.data if unseen else self.buffer
         target.narrow(self.dim, self.length, end - self.length).copy_(new)
+        self.length = end
 
     def __deepcopy__(self, memo):
         twin = type(self)(self.dim, self.batch_dim)
@@ -158,6 +163,11 @@ class GrowingBuffer:
             state["buffer"] = trimmed(self.view())
         state["moved_bytes"] = state["_handed_out"] = 0
         return state
+
+
+def _owned(tensor):
+    """A copy that belongs to the cache alone; it stays part of the graph where autograd follows."""
+    return tensor.clone() if _tracks(tensor) else trimmed(tensor)
 
 
 def _tracks(*tensors):
