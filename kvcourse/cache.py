@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from . import offload
 from .hf import CacheBase
 from .layers.base import batch_rows
 
@@ -23,14 +24,11 @@ class Cache(CacheBase):
     def __init__(self, layers=None, layer_class_to_replicate=None, offloading=False, offload_only_non_sliding=True):
         if (layers is None) == (layer_class_to_replicate is None):
             raise ValueError("give exactly one of `layers` and `layer_class_to_replicate`")
-        if offloading:
-            raise NotImplementedError(
-                "offloading=True is not in this version; leave it out to keep the cache on its device"
-            )
         self.layers = [] if layers is None else layers
         self.layer_class_to_replicate = layer_class_to_replicate
         self.offloading = offloading
         self.only_non_sliding = offload_only_non_sliding
+        self.offloader = offload.Offloader(only_non_sliding=offload_only_non_sliding) if offloading else None
 
     # What a model calls
 
@@ -39,14 +37,36 @@ class Cache(CacheBase):
 
         `key_states`, `value_states`: (batch, kv_heads, q_len, head_dim). Returns keys and values of
         (batch, kv_heads, kv_len, head_dim), kv_len as announced by `get_mask_sizes`. A refused update
-        (ValueError) changes nothing.
+        (ValueError) changes nothing. Neither does one for which an emulated device has no memory
+        (torch.OutOfMemoryError).
         """
         layer = self._layer(layer_idx, create=True)
+        if self.offloading or offload.active:
+            return offload.update(self, layer_idx, key_states, value_states, *args, **kwargs)
+        self.check_update(layer, key_states, value_states)
+        return layer.update(key_states, value_states, *args, **kwargs)
+
+    def check_update(self, layer, key_states, value_states):
+        """Raise if one of the layers, or its copy on the device, cannot take these states, or if they are too many."""
         layer.check_update(key_states, value_states)
         length = layer.get_seq_length() + key_states.shape[-2]
         for other in self.layers:
             other.check_room(length)
-        return layer.update(key_states, value_states, *args, **kwargs)
+
+    def prefetch(self, layer_idx, only_non_sliding=True):
+        """Bring the next offloaded layer, in a circle from `layer_idx` on, to the device. `update` does so itself."""
+        self._need_offloading("prefetch").prefetch(self.layers, layer_idx, only_non_sliding)
+
+    def offload(self, layer_idx, only_non_sliding=True):
+        """Take a layer off the device. `update` does so itself when other layers need the room."""
+        offloader = self._need_offloading("offload")
+        if not (only_non_sliding and self.is_sliding[layer_idx]):
+            offloader.evict(layer_idx)
+
+    def _need_offloading(self, method):
+        if getattr(self, "offloading", False):
+            return self.offloader
+        raise RuntimeError(f"{method}: this cache stays on its device; make it with offloading=True")
 
     def get_seq_length(self, layer_idx=0):
         """Tokens seen by a layer. Asked without an index, by the first layer that counts tokens."""
@@ -69,6 +89,48 @@ class Cache(CacheBase):
             return -1 if layer is None else layer.get_max_length()
         limits = [layer.get_max_length() for layer in self.layers if not (layer.is_linear or layer.is_dummy)]
         return -1 if not limits or -1 in limits else max(limits)
+
+    # What a model calls where a layer keeps states (linear attention, Mamba, short convolutions) or index keys
+
+    def update_conv_state(self, conv_states, layer_idx, state_idx=0, **kwargs):
+        """Add convolution inputs (batch, channels, q_len) to one layer; return what its convolution looks at.
+
+        `conv_kernel_size=...` says how many inputs to keep; a model gives it at every call.
+        """
+        return self._layer_with("update_conv_state", layer_idx).update_conv_state(conv_states, state_idx, **kwargs)
+
+    def update_recurrent_state(self, recurrent_states, layer_idx, state_idx=0, **kwargs):
+        """Replace the recurrent state (batch, ...) of one layer; return the state held, which may be written to."""
+        layer = self._layer_with("update_recurrent_state", layer_idx)
+        return layer.update_recurrent_state(recurrent_states, state_idx, **kwargs)
+
+    def update_indexer(self, indexer_key_states, layer_idx):
+        """Add index keys (batch, q_len, index_head_dim) to one layer; return all, (batch, kv_len, index_head_dim)."""
+        return self._layer_with("update_indexer", layer_idx).update_indexer(indexer_key_states)
+
+    def get_conv_state(self, layer_idx, state_idx=0):
+        """Convolution inputs that a layer holds, (batch, channels, kernel_size); None before the first forward."""
+        layer = self._layer_with("update_conv_state", layer_idx, create=False)
+        return None if layer is None else layer.conv_states[state_idx]
+
+    def get_recurrent_state(self, layer_idx, state_idx=0):
+        """Recurrent state that a layer holds, (batch, ...); None before the first forward."""
+        layer = self._layer_with("update_recurrent_state", layer_idx, create=False)
+        return None if layer is None else layer.recurrent_states[state_idx]
+
+    def has_previous_state(self, layer_idx=None, state_idx=None):
+        """Whether a layer has states to go on from; without an index, the last layer that keeps states.
+
+        `state_idx`: one of the states of the layer; without it, whether all of them are there.
+        """
+        if layer_idx is None and self.layers:
+            with_states = [index for index, layer in enumerate(self.layers) if hasattr(layer, "update_conv_state")]
+            layer_idx = with_states[-1] if with_states else 0
+        layer = None if layer_idx is None else self._layer_with("update_conv_state", layer_idx, create=False)
+        if layer is None:
+            return False
+        held = layer.has_previous_state
+        return all(held.values()) if state_idx is None else held[state_idx]
 
     # What the one who runs the model calls
 
@@ -141,8 +203,10 @@ class Cache(CacheBase):
 
     def nbytes(self, device=None, used=False):
         """Bytes really held: every buffer once, spare room included. With `device`, those on that device; with `used`,
-        those of the tokens alone."""
-        return sum(layer.nbytes(device=device, used=used) for layer in self.layers)
+        those of the tokens alone. An offloaded cache holds all of its layers on the "cpu", and copies of a few on the
+        device beside; "emulated" names what counts against the memory of an `emulated_device`."""
+        here = 0 if device == "emulated" else sum(layer.nbytes(device=device, used=used) for layer in self.layers)
+        return here + offload.nbytes_on_device(self, device, used)
 
     @property
     def batch_size(self):
@@ -205,6 +269,21 @@ class Cache(CacheBase):
         if create:
             raise ValueError(f"layer {layer_idx} does not exist: the cache was made for {len(self.layers)} layers")
         return None
+
+    def _layer_with(self, method, layer_idx, create=True):
+        """That layer if it has `method`, else a ValueError; None where a lazily built cache has not met it yet."""
+        layer = self._layer(layer_idx)
+        if layer is None and create:
+            raise ValueError(
+                f"{method}: the cache has no layer {layer_idx} yet, and only the config says which layers keep states; "
+                "make the cache with config=model.config"
+            )
+        if layer is not None and not hasattr(layer, method):
+            kinds = ", ".join(str(index) for index, other in enumerate(self.layers) if hasattr(other, method)) or "none"
+            raise ValueError(
+                f"{method}: layer {layer_idx} is a {layer!r} and keeps nothing of that kind; layers that do: {kinds}"
+            )
+        return layer
 
     def _attention_layer(self, layer_idx):
         """That layer where it counts tokens; for index 0, else the first one that does."""

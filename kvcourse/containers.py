@@ -1,8 +1,18 @@
 """The containers: which layers a cache is made of."""
 
 from .cache import Cache
-from .hf import DynamicCacheBase, layer_specs
-from .layers import DynamicLayer
+from .hf import DynamicCacheBase, StaticCacheBase, layer_specs
+from .layers import (
+    DummyLayer,
+    DynamicIndexedLayer,
+    DynamicLayer,
+    DynamicSlidingLayer,
+    HybridLayer,
+    LinearLayer,
+    StaticIndexedLayer,
+    StaticLayer,
+    StaticSlidingLayer,
+)
 
 
 class DynamicCache(Cache, DynamicCacheBase):
@@ -16,10 +26,12 @@ class DynamicCache(Cache, DynamicCacheBase):
     """
 
     def __init__(self, ddp_cache_data=None, config=None, offloading=False, offload_only_non_sliding=False):
-        data = [] if ddp_cache_data is None else list(ddp_cache_data)
-        layers = None if config is None else [_dynamic_layer(spec) for spec in layer_specs(config)]
+        data = [] if ddp_cache_data is None else [tuple(entry) for entry in ddp_cache_data]
+        layers = [dynamic_layer(spec) for spec in layer_specs(config)] if config is not None else None
         if layers is not None and len(data) > len(layers):
             raise ValueError(f"keys and values of {len(data)} layers given; the config describes {len(layers)}")
+        if layers is None and data:
+            layers = [_layer_for(*entry) for entry in data]
         Cache.__init__(
             self,
             layers=layers,
@@ -30,11 +42,66 @@ class DynamicCache(Cache, DynamicCacheBase):
         for layer_idx, (keys, values, *_) in enumerate(data):
             if keys is not None and values is not None:
                 self.update(keys, values, layer_idx)
-            else:
-                self._layer(layer_idx, create=True)
+
+    @property
+    def is_compileable(self):
+        """False: it grows. (One made of states alone would not, but `generate()` compiles whatever says True here.)"""
+        return False
 
 
-def _dynamic_layer(spec):
-    if spec.kind == "full_attention":
-        return DynamicLayer()
-    raise NotImplementedError(f"layers of kind {spec.kind!r} are not in this version")
+class StaticCache(Cache, StaticCacheBase):
+    """A cache whose buffers have their final size from the start, so that a compiled decode step never changes shape.
+
+    Keeps up to `max_cache_len` tokens in each full-attention layer, a window in each sliding one. A longer text is a
+    ValueError, before anything has changed. Bytes: the sum of its layers'. In transformers: `StaticCache`.
+
+    Batch size, device and number format are those of the first update; other arguments, which older versions of
+    transformers took for them, are accepted and not needed.
+    """
+
+    def __init__(self, config, max_cache_len, offloading=False, offload_only_non_sliding=True, **not_needed):
+        if not isinstance(max_cache_len, int) or max_cache_len < 1:
+            raise ValueError(f"max_cache_len is a number of tokens, 1 or more; got {max_cache_len!r}")
+        Cache.__init__(
+            self,
+            layers=[static_layer(spec, max_cache_len) for spec in layer_specs(config)],
+            offloading=offloading,
+            offload_only_non_sliding=offload_only_non_sliding,
+        )
+
+
+def dynamic_layer(spec):
+    """The growing layer for a `LayerSpec`."""
+    if spec.kind.startswith("hybrid"):
+        attention = DynamicLayer() if spec.window is None else DynamicSlidingLayer(spec.window)
+        return HybridLayer(LinearLayer(spec.states), attention)
+    if spec.window is not None:
+        return DynamicSlidingLayer(spec.window)
+    return {
+        "full_attention": DynamicLayer,
+        "indexed_attention": DynamicIndexedLayer,
+        "conv": lambda: LinearLayer(spec.states),
+        "linear_attention": lambda: LinearLayer(spec.states),
+        "dummy": DummyLayer,
+    }[spec.kind]()
+
+
+def static_layer(spec, max_cache_len):
+    """The layer of fixed size for a `LayerSpec`. States have a fixed size anyway; here they also keep their place."""
+    if spec.kind.startswith("hybrid"):
+        full = StaticLayer(max_cache_len)
+        attention = full if spec.window is None else StaticSlidingLayer(max_cache_len, spec.window)
+        return HybridLayer(LinearLayer(spec.states, keep_buffers=True), attention)
+    if spec.window is not None:
+        return StaticSlidingLayer(max_cache_len, spec.window)
+    return {
+        "full_attention": lambda: StaticLayer(max_cache_len),
+        "indexed_attention": lambda: StaticIndexedLayer(max_cache_len),
+        "conv": lambda: LinearLayer(spec.states, keep_buffers=True),
+        "linear_attention": lambda: LinearLayer(spec.states, keep_buffers=True),
+        "dummy": DummyLayer,
+    }[spec.kind]()
+
+
+def _layer_for(keys, values, window=None):
+    return DynamicLayer() if window is None else DynamicSlidingLayer(int(window))

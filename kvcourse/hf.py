@@ -12,6 +12,9 @@ from transformers import cache_utils
 
 CacheBase = cache_utils.Cache
 DynamicCacheBase = cache_utils.DynamicCache
+StaticCacheBase = cache_utils.StaticCache
+QuantizedCacheBase = cache_utils.QuantizedCache
+EncoderDecoderCacheBase = cache_utils.EncoderDecoderCache
 
 WINDOWED = {"sliding_attention": "sliding_window", "hybrid_sliding": "sliding_window"}
 WINDOWED["chunked_attention"] = "attention_chunk_size"  # a chunk is kept like a window; only the mask differs

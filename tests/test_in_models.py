@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import kvcourse as kv
-from kvcourse.hf import layer_specs, namesake
+from kvcourse.hf import layer_specs
 
 PROMPT = torch.tensor([[5, 17, 33, 2, 61, 9, 44]])
 PADDED = torch.tensor([[0, 0, 0, 5, 17, 33, 2], [8, 61, 9, 44, 23, 3, 70]])
@@ -124,17 +124,6 @@ def test_diagnose_tells_rounding_from_a_fault(llama):
 
     fault = kv.diagnose(llama, PROMPT, wrong_positions)
     assert (fault.verdict, fault.position) == ("fault", 3)
-
-
-def test_every_public_name_of_the_parents_has_our_own_body():
-    """Ours inherit the type of transformers' containers, and no behaviour."""
-    for ours in (kv.Cache, kv.DynamicCache):
-        theirs = namesake(ours)
-        for name in dir(theirs):
-            public = not name.startswith("_") or name in ("__init__", "__len__", "__iter__", "__repr__")
-            if public and getattr(theirs, name) is not getattr(object, name, None):
-                owner = next(cls for cls in ours.__mro__ if name in vars(cls))
-                assert owner.__module__.startswith("kvcourse"), f"{ours.__name__}.{name} is {owner.__module__}'s"
 
 
 def test_layer_kinds_are_read_from_the_config():

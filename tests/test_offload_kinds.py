@@ -1,0 +1,132 @@
+"""Offloading every kind of layer: what a layer keeps decides nothing, all of them move."""
+
+import copy
+
+import pytest
+import torch
+
+import kvcourse as kv
+from kvcourse.layers.dynamic import DynamicLayer
+from kvcourse.layers.hybrid import HybridLayer
+from kvcourse.layers.indexed import DynamicIndexedLayer, StaticIndexedLayer
+from kvcourse.layers.linear import LinearLayer
+from kvcourse.layers.quantized import QuantizedLayer
+from kvcourse.layers.sliding import DynamicSlidingLayer
+from kvcourse.layers.static import StaticLayer
+from kvcourse.layers.static_sliding import StaticSlidingLayer
+from kvcourse.offload import emulated_device
+
+HEADS, SIZE = 2, 16
+KINDS = {
+    "dynamic": DynamicLayer,
+    "sliding": lambda: DynamicSlidingLayer(5),
+    "static": lambda: StaticLayer(40),
+    "static sliding": lambda: StaticSlidingLayer(40, 5),
+    "hqq": lambda: QuantizedLayer("hqq", nbits=4, q_group_size=4, residual_length=3),
+    "quanto": lambda: QuantizedLayer("quanto", nbits=2, axis_key=0, q_group_size=8, residual_length=0),
+    "fp8": lambda: QuantizedLayer("fp8"),
+    "hybrid": lambda: HybridLayer(LinearLayer(), DynamicLayer()),
+    "hybrid static": lambda: HybridLayer(LinearLayer(keep_buffers=True), StaticSlidingLayer(40, 5)),
+    "indexed": DynamicIndexedLayer,
+    "indexed static": lambda: StaticIndexedLayer(40),
+}
+
+
+def make(kind, offloading):
+    """Two layers of the kind, a linear one between them, so that the circle has a gap."""
+    layers = [KINDS[kind](), LinearLayer(), KINDS[kind](), KINDS[kind]()]
+    return kv.Cache(layers=layers, offloading=offloading, offload_only_non_sliding=False)
+
+
+def forward(cache, tokens, seed, batch=2):
+    """What one forward's updates return, cloned."""
+    random = torch.Generator().manual_seed(seed)
+    seen = []
+    for index, layer in enumerate(cache.layers):
+        if hasattr(layer, "update_recurrent_state"):
+            state = torch.randn(batch, 4, 4, generator=random)
+            seen.append(cache.update_recurrent_state(state, index).clone())
+        if hasattr(layer, "update_indexer"):
+            state = torch.randn(batch, tokens, 4, generator=random)
+            seen.append(cache.update_indexer(state, index).clone())
+        if not layer.is_linear:
+            keys, values = torch.randn(2, batch, HEADS, tokens, SIZE, generator=random)
+            seen += [tensor.clone() for tensor in cache.update(keys, values, index)]
+    return seen
+
+
+def run(cache):
+    """A life: a prompt, single tokens, a reorder, a copy that goes on, a batch of another size, a reset."""
+    seen = forward(cache, 7, seed=0)
+    for seed in range(1, 4):
+        seen += forward(cache, 1, seed)
+    cache.reorder_cache(torch.tensor([1, 0]))
+    seen += forward(cache, 2, seed=4)
+    twin = copy.deepcopy(cache)
+    seen += forward(cache, 1, seed=5)
+    seen += forward(twin, 3, seed=6)
+    if cache.is_croppable:
+        cache.crop(-2)
+        seen += forward(cache, 1, seed=7)
+    positions = [cache.positions(index) for index in (0, 2, 3)]
+    cache.batch_select_indices([1])
+    seen += forward(cache, 1, seed=8, batch=1)
+    cache.batch_repeat_interleave(3)
+    seen += forward(cache, 1, seed=9, batch=3)
+    cache.reset()
+    seen += forward(cache, 4, seed=10)
+    return seen, positions, cache.nbytes("cpu")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clock", [None, "virtual", "wall"])
+def test_every_kind_gives_offloaded_what_it_gives_resident(kind, clock):
+    expected, expected_positions, nbytes = run(make(kind, offloading=False))
+    cache = make(kind, offloading=True)
+    if clock is None:
+        seen, positions, held = run(cache)
+    else:
+        with emulated_device(10**9, 1e9, 1e-5, clock=clock) as device:
+            seen, positions, held = run(cache)
+            assert {event.layer for event in cache.offloader.timeline if event.kind == "fetch"} == {0, 2, 3}
+            assert 0 < device.used < held
+    assert all(torch.equal(mine, other) for mine, other in zip(seen, expected, strict=True))
+    assert positions == expected_positions
+    assert held == nbytes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_fits_resident_to_the_byte_and_is_refused_before_it_changes(kind):
+    def fill(cache):
+        for seed, tokens in enumerate([7, 1, 1, 1, 1, 1, 4, 1]):
+            before = copy.deepcopy(cache)
+            forward(cache, tokens, seed)
+        return before
+
+    with emulated_device(10**9, 1e9, 0) as device:
+        fill(make(kind, offloading=False))
+        most = device.peak
+    with emulated_device(most, 1e9, 0):
+        fill(make(kind, offloading=False))
+    with emulated_device(most - 1, 1e9, 0) as device:
+        cache = make(kind, offloading=False)
+        with pytest.raises(torch.OutOfMemoryError):
+            fill(cache)
+        lengths = [cache.get_seq_length(index) for index in (0, 2, 3)]
+        assert lengths == sorted(lengths, reverse=True) and lengths[0] > lengths[2]
+        for index in (0, 2, 3):
+            keys, values = cache.layers[index].keys, cache.layers[index].values
+            assert keys is None or keys.shape == values.shape
+        assert device.used <= most - 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_tokens_alone_are_written_back(kind):
+    token = 3 * 2 * 2 * HEADS * SIZE * 4  # layers, keys and values, batch
+    for length in (8, 30):
+        with emulated_device(10**9, 1e9, 0) as device:
+            cache = make(kind, offloading=True)
+            forward(cache, length, seed=0)
+            assert device.written_bytes == length * token
+            forward(cache, 1, seed=1)
+            assert device.written_bytes == (length + 1) * token
