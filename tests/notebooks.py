@@ -86,7 +86,8 @@ def normalise(notebook):
     for number, cell in enumerate(notebook.cells, 1):
         if not keep_ids:
             cell["id"] = f"cell-{number:02}"
-        cell.metadata.pop("execution", None)
+        for key in ("execution", "lines_to_next_cell", "lines_to_end_of_cell_marker"):
+            cell.metadata.pop(key, None)  # times of a run, traces of a conversion
         if cell.cell_type != "code":
             cell.pop("attachments", None)
             continue
