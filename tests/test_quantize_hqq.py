@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kvcourse.quantize import PER_CHANNEL, PER_TOKEN, HalfQuadratic, MaxRange, error_by_iteration
+from kvcourse.quantize import PER_CHANNEL, PER_TOKEN, HalfQuadratic, MaxRange, error_by_iteration, join
 
 Quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
 
@@ -113,3 +113,19 @@ def test_error_by_iteration_starts_at_round_to_nearest_and_falls():
     assert best <= min(errors) * 1.0001
     along_tokens = error_by_iteration(x.unflatten(2, (2, 64)), bits=2, dim=3, iterations=3)
     assert len(along_tokens) == 4 and along_tokens != errors[:4]
+
+
+@pytest.mark.parametrize("grouping", [PER_TOKEN, PER_CHANNEL])
+@pytest.mark.parametrize("head_dim", [1, 5, 48, 64])
+def test_codes_do_not_depend_on_what_arrives_together_or_on_the_layout(grouping, head_dim):
+    """To the last bit, also where a processor takes several numbers at once and the rest of a row one by one."""
+    generator = torch.Generator().manual_seed(5)
+    for bits in (2, 8):
+        fmt = HalfQuadratic(bits, grouping, 4)
+        for _ in range(20):
+            x = torch.randn(2, 24, 3, head_dim, generator=generator).transpose(1, 2)  # as a model hands it over
+            whole = fmt.quantize(x)
+            for sizes in ([4] * 6, [20, 4]):
+                parts = join([fmt.quantize(part.contiguous()) for part in x.split(sizes, 2)])
+                for name, tensor in whole.tensors().items():
+                    assert torch.equal(getattr(parts, name).float(), tensor.float())

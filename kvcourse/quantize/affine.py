@@ -68,7 +68,8 @@ class AffineFormat:
                 f"{PER_CHANNEL} groups of {self.group_size} tokens need a multiple of {self.group_size} tokens, got "
                 f"{x.shape[2]}: keep the others in full precision until a group is full"
             )
-        values = x.to(torch.float32, copy=True)
+        # The layout is fixed because sums depend on it: the keys of a model are often a transposed view.
+        values = x.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         fitted = [self.fit(groups, self._dim + 1) for (groups,) in self._grouped(values)]
         scales = torch.cat([scale.squeeze(self._dim + 1) for scale, _ in fitted], self._dim)
         offsets = torch.cat([offset.squeeze(self._dim + 1) for _, offset in fitted], self._dim)

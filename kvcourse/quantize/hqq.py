@@ -73,7 +73,10 @@ def shrink(residual):
     """The e that minimizes |e|^p + (beta / 2) (e - r)^2, to first order: r is moved towards 0 by |r|^(p - 1) / beta,
     which is little where r is large and everything where it is small."""
     size = residual.abs()
-    return residual.sign() * (size - size.pow(NORM - 1) / BETA).clamp_(min=0)
+    # In float32 the last digit of a power depends on where in the tensor the number lies (a processor takes several at
+    # once, and the rest one by one); codes would depend on which tokens arrive together. Float64 rounds that away.
+    power = size.double().pow(NORM - 1).float()
+    return residual.sign() * (size - power / BETA).clamp_(min=0)
 
 
 def error_by_iteration(x, bits, dim=-1, iterations=ITERATIONS):
