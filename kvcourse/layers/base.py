@@ -93,6 +93,16 @@ class Layer:
     def activate_past_recording(self):
         """Keep from now on what a crop could need. A layer that drops nothing has nothing to record."""
 
+    # Following a twin: a copy of this layer on a device has taken new tokens, and this one has to catch up
+
+    def news(self, twin, key_states, value_states):
+        """Tensors of `twin` that `follow` needs: as few bytes as possible, since they cross a link."""
+        return key_states, value_states
+
+    def follow(self, twin, news):
+        """Become what `twin` is, by its `news`."""
+        self.update(*news)
+
     def __repr__(self):
         return type(self).__name__
 

@@ -93,6 +93,22 @@ class QuantizedBuffer:
         self.clear()
         self._exact.set(tensor.detach())
 
+    def news(self, twin):
+        """What `twin`, a copy that was appended to, holds and this one does not: new exact tokens and new blocks."""
+        exact = min(twin.length - self.length, twin._exact.length)
+        pairs = list(zip(self.storages()[1:], twin.storages()[1:], strict=True))
+        blocks = [
+            its.view().narrow(2, mine.length, its.length - mine.length) for mine, its in pairs if its.is_allocated
+        ]
+        return [twin._exact.view().narrow(2, twin._exact.length - exact, exact), *blocks]
+
+    def follow(self, twin, news):
+        """Take the `news`, which may come from another device. No token is quantized again."""
+        self._exact.append(news[0], keep=twin._exact.length)
+        for storage, block in zip(self.storages()[1:], news[1:], strict=False):
+            storage.append(block)
+        self._runs = list(twin._runs)
+
     def _behind_history(self, recent):
         """`recent` tokens with the quantized ones, read back, before them."""
         return torch.cat([*self._read_back(), recent], dim=2) if self._runs else recent

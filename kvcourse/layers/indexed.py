@@ -116,14 +116,13 @@ class StaticIndexedLayer(IndexKeys, StaticLayer):
         """Roll back the last `-tokens_to_remove` tokens, their index keys and their positions."""
         super().crop(tokens_to_remove)
         if tokens_to_remove and self._indexer.is_allocated:
-            seen = self._indexer.seen
-            seen.value.fill_(max(seen.read() + tokens_to_remove, 0))
+            self._indexer.unpack()  # a copy is packed by the counter, so its slots come back before that changes
+            self._indexer.seen.set(max(self._indexer.seen.read() + tokens_to_remove, 0))
         self._position_ids.crop(tokens_to_remove)
 
     def reset(self):
         super().reset()
-        if self._indexer.is_allocated:
-            self._indexer.seen.value.zero_()
+        self._indexer.seen.restart()
 
 
 class PositionIds:

@@ -53,6 +53,16 @@ class QuantizedLayer(AttentionLayer):
         """
         return self._keys.append(key_states), self._values.append(value_states)
 
+    def news(self, twin, key_states, value_states):
+        """Codes, scales, offsets and exact tokens that are new: fewer bytes than the states, and quantized already."""
+        return (*self._keys.news(twin._keys), *self._values.news(twin._values))
+
+    def follow(self, twin, news):
+        """Append the news of a twin, without quantizing them again."""
+        half = len(self._keys.news(twin._keys))
+        self._keys.follow(twin._keys, news[:half])
+        self._values.follow(twin._values, news[half:])
+
     def get_seq_length(self):
         """Tokens seen, which are the tokens held."""
         return self._keys.length

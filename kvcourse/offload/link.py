@@ -145,8 +145,8 @@ class CudaLink(Link):
         return copies
 
     def write_back(self, log, layer_idx, states):
-        """Copy new tokens to pinned memory, beside the computing stream that has already gone on."""
-        self._outward.wait_event(self._arrived)
+        """Copy what is new to pinned memory, beside the computing stream that goes on with the attention."""
+        self._outward.wait_event(self._mark(self._stream))  # what is new may have been quantized just now
         with torch.cuda.stream(self._outward):
             start = self._mark(self._outward)
             staged = [placed(state, "cpu", pin=True, non_blocking=True) for state in states]

@@ -25,8 +25,7 @@ class Offloader:
 
     An offloaded layer lives on the host, always complete, so that whoever asks, crops, reorders, copies or resets it
     need not know. An `update` happens twice: on a twin of the layer, made of the copies on the device, for the
-    attention that waits for it; and on the host, for which only the new tokens have to cross the link. (A quantized
-    layer quantizes a block on each side rather than send it back.)
+    attention that waits for it; and on the host, for which only what is new has to cross the link.
 
     On the device at any moment: the layer that computes and the `depth` layers after it, counted in a circle, or fewer
     where a prefetch finds no room. Sliding layers stay there if `only_non_sliding`; so do linear states and index keys.
@@ -104,9 +103,10 @@ class Offloader:
         try:
             states = twin.update(key_states, value_states, *args, **kwargs)
             self._reserve(moving_bytes(twin) - copy.nbytes, layer_idx)  # no room: the host has not changed
-            news, self._written[layer_idx] = link.write_back(self.log, layer_idx, (key_states, value_states))
+            news = part.news(twin, key_states, value_states) if link.crosses else (key_states, value_states)
+            news, self._written[layer_idx] = link.write_back(self.log, layer_idx, news)
             if link.crosses:
-                part.update(*news, *args, **kwargs)
+                part.follow(twin, news)
         except BaseException:
             del self._copies[layer_idx]  # half-written
             raise
