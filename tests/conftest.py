@@ -1,7 +1,22 @@
 """What every test file shares: one thread, and tiny models with random weights."""
 
+import os
+import random
+
 import pytest
 import torch
+
+
+def pytest_configure(config):
+    """One seed for a fuzz run, chosen before the workers start, so that all of them have the same."""
+    if os.environ.get("KVCOURSE_FUZZ"):
+        os.environ.setdefault("KVCOURSE_SEED", str(random.SystemRandom().randrange(2**32)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if os.environ.get("KVCOURSE_FUZZ"):
+        again = f"KVCOURSE_SEED={os.environ['KVCOURSE_SEED']} KVCOURSE_FUZZ={os.environ['KVCOURSE_FUZZ']}"
+        terminalreporter.write_line(f"the same sequences again: {again}")
 
 
 @pytest.fixture(autouse=True)

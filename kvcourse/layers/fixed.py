@@ -90,6 +90,7 @@ class FixedBuffer:
         """Whether `new` has the layout that the buffer was made for."""
         return (
             self.buffer is not None
+            and new.ndim == 4
             and self.buffer.shape[:2] == new.shape[:2]
             and self.buffer.shape[-1] == new.shape[-1]
             and self.buffer.dtype == new.dtype

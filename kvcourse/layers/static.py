@@ -59,7 +59,10 @@ class StaticLayer(AttentionLayer):
         return list(range(self._seen.read()))
 
     def check_update(self, key_states, value_states):
-        if self._can_begin_anew(key_states, value_states):
+        suited = self._keys.suits(key_states) and self._values.suits(value_states)
+        if suited and key_states.shape[-2] == value_states.shape[-2]:
+            return
+        if not suited and self._can_begin_anew(key_states, value_states):
             return
         super().check_update(key_states, value_states)
         for name, new, storage in (("keys", key_states, self._keys), ("values", value_states, self._values)):
@@ -107,5 +110,4 @@ class StaticLayer(AttentionLayer):
     def _can_begin_anew(self, key_states, value_states):
         """Whether states of another layout may replace the buffers: they agree with each other, and nothing is held."""
         agree = key_states.ndim == value_states.ndim == 4 and key_states.shape[:3] == value_states.shape[:3]
-        suited = self._keys.suits(key_states) and self._values.suits(value_states)
-        return agree and not suited and self._seen.read() == 0
+        return agree and self._seen.read() == 0

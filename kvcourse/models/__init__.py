@@ -1,9 +1,10 @@
-"""Models for the course: one real one that is fetched once, a tiny random one, and any other by its name.
+"""Models for the course: a real one that is fetched once, a random one, two trained toys, and any other by its name.
 
 `load` gives a model and its tokenizer. `ensure`, `status` and `home` look after the real one and need the
 standard library alone; torch and transformers are imported when a model is loaded.
 """
 
+from functools import partial
 from pathlib import Path
 
 from . import bundled
@@ -86,5 +87,17 @@ def _tiny(window, options):
     return tiny_model(window, **options), tiny_tokenizer()
 
 
+def _toy(name, window, options):
+    """A small model that was trained for the course; its files come with the package."""
+    from .toys import load_toy
+
+    return load_toy(name, window, options)
+
+
 # name -> function(window, options) that returns (model, tokenizer)
-KNOWN = {bundled.NAME: _smollm2, "tiny": _tiny}
+KNOWN = {
+    bundled.NAME: _smollm2,
+    "tiny": _tiny,
+    "toy-t5": partial(_toy, "toy-t5"),
+    "toy-mamba": partial(_toy, "toy-mamba"),
+}
