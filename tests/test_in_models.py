@@ -174,3 +174,17 @@ def test_bytes_a_token_of_public_models(name):
     config = transformers.LlamaConfig(**sizes)
     cache = kv.measure.fill(kv.DynamicCache(config=config), config, tokens=16)
     assert cache.nbytes() == 16 * kv.measure.bytes_per_token(config) == 16 * expected
+
+
+def test_an_assistant_drafts_and_the_cache_is_rolled_back(llama):
+    """The assistant is another random model, so most drafts are refused and every refusal is a crop."""
+    torch.manual_seed(3)
+    assistant = transformers.LlamaForCausalLM(llama.config).eval()
+    oracle = llama.generate(PROMPT, do_sample=False, max_new_tokens=12, use_cache=False)
+    for options in ({}, {"offloading": True}):
+        cache = kv.DynamicCache(config=llama.config, **options)
+        text = llama.generate(PROMPT, cache=cache, assistant_model=assistant, do_sample=False, max_new_tokens=12)
+        assert torch.equal(text, oracle)
+    cache = kv.StaticCache(llama.config, 40)
+    text = llama.generate(PROMPT, cache=cache, assistant_model=assistant, do_sample=False, max_new_tokens=12)
+    assert torch.equal(text, oracle)
