@@ -5,13 +5,11 @@ to be. Everything else is for those who run the model: rolling back, reordering 
 every layer before it changes the first one, so that a refused operation leaves all of them as they were.
 """
 
-import operator
-
 import torch
 
 from . import offload
 from .hf import CacheBase
-from .layers.base import batch_rows
+from .layers.checks import batch_rows, whole
 
 
 class Cache(CacheBase):
@@ -140,7 +138,7 @@ class Cache(CacheBase):
         Removing more than there are empties the cache. ValueError for a positive number; RuntimeError where a layer has
         dropped what would be needed, before any layer has changed.
         """
-        count = operator.index(tokens_to_remove)
+        count = whole("tokens_to_remove", tokens_to_remove)
         if count > 0:
             raise ValueError(f"crop({count}): give minus the number of tokens to remove, as in crop({-count})")
         if count < 0:
@@ -176,9 +174,7 @@ class Cache(CacheBase):
 
     def batch_repeat_interleave(self, repeats):
         """Repeat each row of the batch: a, b -> a, a, b, b for `repeats=2`. What beams need before they part."""
-        repeats = operator.index(repeats)
-        if repeats < 1:
-            raise ValueError(f"repeats must be 1 or more; got {repeats}")
+        repeats = whole("repeats", repeats, least=1)
         for layer in self.layers:
             layer.batch_repeat_interleave(repeats)
 
@@ -211,8 +207,9 @@ class Cache(CacheBase):
     @property
     def batch_size(self):
         """Sequences held side by side; -1 while nothing is stored."""
-        sizes = [layer.batch_size for layer in self.layers if layer.is_initialized and not layer.is_dummy]
-        return sizes[0] if sizes else -1
+        made = [layer for layer in self.layers if layer.is_initialized and not layer.is_dummy]
+        made.sort(key=lambda layer: layer.is_linear)  # attention layers first; a state may be shaped as its model likes
+        return made[0].batch_size if made else -1
 
     @property
     def is_initialized(self):

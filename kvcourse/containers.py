@@ -13,6 +13,7 @@ from .layers import (
     StaticLayer,
     StaticSlidingLayer,
 )
+from .layers.checks import whole
 
 
 class DynamicCache(Cache, DynamicCacheBase):
@@ -26,6 +27,8 @@ class DynamicCache(Cache, DynamicCacheBase):
     """
 
     def __init__(self, ddp_cache_data=None, config=None, offloading=False, offload_only_non_sliding=False):
+        if hasattr(ddp_cache_data, "get_text_config"):
+            raise ValueError("the first argument takes (keys, values) of each layer; give the config by name: config=")
         data = [] if ddp_cache_data is None else [tuple(entry) for entry in ddp_cache_data]
         layers = [dynamic_layer(spec) for spec in layer_specs(config)] if config is not None else None
         if layers is not None and len(data) > len(layers):
@@ -60,8 +63,7 @@ class StaticCache(Cache, StaticCacheBase):
     """
 
     def __init__(self, config, max_cache_len, offloading=False, offload_only_non_sliding=True, **not_needed):
-        if not isinstance(max_cache_len, int) or max_cache_len < 1:
-            raise ValueError(f"max_cache_len is a number of tokens, 1 or more; got {max_cache_len!r}")
+        max_cache_len = whole("max_cache_len", max_cache_len, least=1)
         Cache.__init__(
             self,
             layers=[static_layer(spec, max_cache_len) for spec in layer_specs(config)],

@@ -3,7 +3,7 @@
 from .cache import Cache
 from .containers import DynamicCache
 from .hf import EncoderDecoderCacheBase
-from .layers.base import batch_rows
+from .layers.checks import batch_rows
 from .layers.source import show_whole_source
 
 

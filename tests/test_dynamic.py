@@ -151,6 +151,7 @@ def test_reorder_select_and_repeat():
         (lambda c: c.reorder_cache(torch.tensor([0, 2])), "batch of 2"),
         (lambda c: c.batch_select_indices([[0]]), "whole numbers"),
         (lambda c: c.batch_repeat_interleave(0), "1 or more"),
+        (lambda c: c.crop(-1.5), "whole number"),
         (lambda c: c.update(distinct(4, 3, 1, 4), distinct(4, 3, 1, 4), 0), r"batch_repeat_interleave\(2\)"),
         (lambda c: c.update(distinct(3, 3, 1, 4), distinct(3, 3, 1, 4), 0), "start from an empty cache"),
         (lambda c: c.update(distinct(2, 1, 1, 4), distinct(2, 1, 1, 4), 0), "3 heads of size 4"),

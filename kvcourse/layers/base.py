@@ -13,6 +13,8 @@ reorder is a reorder of each. A new kind of layer writes `update`, `get_mask_siz
 
 import torch
 
+from .checks import batch_rows, check_same_layout
+
 
 class Layer:
     """The part of a cache that belongs to one layer of the model. Keeps, drops and costs what the subclass says."""
@@ -149,7 +151,7 @@ class AttentionLayer(Layer):
             if new.ndim != 4:
                 raise ValueError(f"{name} must be (batch, kv_heads, q_len, head_dim); got the shape {tuple(new.shape)}")
             if storage.is_allocated:
-                _check_same_layout(name, new, storage.buffer)
+                check_same_layout(name, new, storage.buffer)
         if key_states.shape[-2] != value_states.shape[-2]:
             raise ValueError(
                 f"as many new keys as new values are needed; got {key_states.shape[-2]} keys and "
@@ -162,35 +164,3 @@ class AttentionLayer(Layer):
         if not self.is_initialized:
             self._keys.append(key_states[:, :, :0])
             self._values.append(value_states[:, :, :0])
-
-
-def batch_rows(indices, batch):
-    """Row numbers (rows,) from a list, an index tensor or a mask over the batch. `batch` is -1 while unknown."""
-    rows = torch.as_tensor(indices)
-    if rows.dtype == torch.bool:
-        rows = rows.nonzero().flatten()
-    if rows.ndim != 1 or rows.is_floating_point():
-        raise ValueError(f"rows of the batch must be a list of whole numbers; got {tuple(rows.shape)} {rows.dtype}")
-    on_host = rows.device.type == "cpu"  # elsewhere a look at the values would wait for the device
-    if on_host and batch >= 0 and rows.numel() and not (-batch <= int(rows.min()) and int(rows.max()) < batch):
-        raise ValueError(f"the cache holds a batch of {batch}; it has no row {rows.tolist()}")
-    return torch.where(rows < 0, rows + batch, rows).long()
-
-
-def _check_same_layout(name, new, held):
-    batch, heads, _, head_dim = held.shape
-    if new.shape[0] != batch:
-        hint = (
-            f"; call batch_repeat_interleave({new.shape[0] // batch}) on the cache first, "
-            "as beams and several returned sequences need"
-            if batch and new.shape[0] > batch and new.shape[0] % batch == 0
-            else "; start from an empty cache, or call reset()"
-        )
-        raise ValueError(f"the cache holds a batch of {batch} and the new {name} a batch of {new.shape[0]}{hint}")
-    if (new.shape[1], new.shape[3]) != (heads, head_dim):
-        raise ValueError(
-            f"the cache holds {name} of {heads} heads of size {head_dim}; the new ones have {new.shape[1]} heads "
-            f"of size {new.shape[3]}: one cache serves one model"
-        )
-    if new.device != held.device:
-        raise ValueError(f"the cache holds its {name} on {held.device}; the new ones are on {new.device}")

@@ -1,10 +1,9 @@
 """Full attention in few bits: keep everything, the old tokens as codes."""
 
-import operator
-
 from ..quantize import AXES, FORMATS, PER_CHANNEL, PER_TOKEN, Fp8, grouping, make_format
 from .base import AttentionLayer
 from .blocks import QuantizedBuffer
+from .checks import whole
 
 BACKENDS = (*FORMATS, "fp8")
 
@@ -110,12 +109,12 @@ def quantized_formats(backend, nbits=None, axis_key=None, axis_value=None, q_gro
                 f"the fp8 backend has no options and cannot honour {', '.join(given)}: leave out, or use hqq or quanto"
             )
         return Fp8(), Fp8(), 0
-    bits = _whole("nbits", given.get("nbits", 4))
+    bits = whole("nbits", given.get("nbits", 4))
     if bits not in FORMATS[backend].known_bits:
         known = ", ".join(map(str, FORMATS[backend].known_bits))
         raise ValueError(f"nbits={nbits!r}: the {backend} backend keeps {known} bits a value")
-    group = _whole("q_group_size", given.get("q_group_size", 64), least=1)
-    residual = _whole("residual_length", given.get("residual_length", 128), least=0)
+    group = whole("q_group_size", given.get("q_group_size", 64), least=1)
+    residual = whole("residual_length", given.get("residual_length", 128), least=0)
     key_grouping = _grouping(backend, "axis_key", axis_key, PER_CHANNEL)
     value_grouping = _grouping(backend, "axis_value", axis_value, PER_TOKEN)
     return make_format(backend, bits, key_grouping, group), make_format(backend, bits, value_grouping, group), residual
@@ -124,18 +123,7 @@ def quantized_formats(backend, nbits=None, axis_key=None, axis_value=None, q_gro
 def _grouping(backend, name, axis, default):
     if axis is None:
         return default
-    if _whole(name, axis) not in AXES[backend]:
+    if whole(name, axis) not in AXES[backend]:
         known = ", ".join(f"{number} ({meaning})" for number, meaning in AXES[backend].items())
         raise ValueError(f"{name}={axis!r}: the {backend} backend has the axes {known}")
     return grouping(backend, axis)
-
-
-def _whole(name, value, least=None):
-    """`value` as an int, or a ValueError that names the option."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        raise ValueError(f"{name}={value!r}: give a whole number" + ("" if least is None else f" of {least} or more"))
-    return number

@@ -32,10 +32,6 @@ class RecurrentState:
         """Rows of the batch; only asked of a state that exists."""
         return self.buffer.shape[0]
 
-    def view(self):
-        """The state, or None."""
-        return self.buffer
-
     def write(self, new):
         """Remember `new` and return what is held, in the number format of the first write."""
         if self.buffer is None:
