@@ -1,5 +1,6 @@
 """Bytes, positions and seconds: the formula beside the measurement."""
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,3 +84,26 @@ def decode(model, input_ids, max_new_tokens, cache=None, on_token=None):
             start = time.perf_counter()
     text = torch.cat([input_ids, *tokens], dim=1)
     return Decode(text, counted, seconds, 0 if cache is None else cache.nbytes(), recorder.steps)
+
+
+@torch.no_grad()
+def perplexity(model, input_ids, cache=None, chunk=64, **options):
+    """How surprised the model is by a text: exp of the mean of -log p(token | tokens before it). Lower is better.
+
+    `input_ids`: (batch, tokens), 2 tokens or more; the first one is not judged. Without a `cache` the text goes through
+    in one forward, and `options` (an attention_mask of (1, 1, tokens, tokens), for example) go to the model. With an
+    empty cache it is fed in chunks of `chunk` tokens, so that each chunk reads what the cache kept of those before it.
+    """
+    tokens = input_ids.shape[1]
+    if tokens < 2 or chunk < 1:
+        raise ValueError(f"a text of 2 tokens or more and a chunk of 1 or more are needed; got {tokens} and {chunk}")
+    if cache is not None and cache.get_seq_length():
+        raise ValueError(f"the cache has seen {cache.get_seq_length()} tokens; give an empty one, or call reset()")
+    size, surprise = tokens if cache is None else chunk, 0.0
+    for start in range(0, tokens, size):
+        fed = input_ids[:, start : start + size]
+        logits = model(fed, cache=cache, use_cache=cache is not None, **options).logits
+        judged = input_ids[:, start + 1 : start + size + 1]
+        logits = logits[:, : judged.shape[1]].float()
+        surprise += torch.nn.functional.cross_entropy(logits.flatten(0, 1), judged.flatten(), reduction="sum").item()
+    return math.exp(surprise / input_ids[:, 1:].numel())

@@ -1,8 +1,7 @@
 """Two storages of constant size: what a layer remembers instead of keys.
 
-A recurrent state is rewritten at each step: the tokens can't be taken out of it again. A short convolution over time
-has to see the last few of its inputs once more, so its state is a small window of them.
-"""
+A recurrent state is rewritten at each step: no token can be taken out of it again. A short convolution over time has
+to see its last few inputs once more, so its state is a small window of them."""
 
 import torch
 from torch.nn.functional import pad
@@ -31,6 +30,10 @@ class RecurrentState:
     def batch_size(self):
         """Rows of the batch; only asked of a state that exists."""
         return self.buffer.shape[0]
+
+    def view(self):
+        """The state, or None."""
+        return self.buffer
 
     def write(self, new):
         """Remember `new` and return what is held, in the number format of the first write."""
