@@ -30,6 +30,7 @@ _PUBLIC = {
     "load": "models",
     "make_cache": "by_name",
     "measure": "measure",
+    "plan": "planning",
     "predict": "guesses",
     "public": "public",
     "quantize": "quantize",
