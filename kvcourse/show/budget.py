@@ -22,14 +22,15 @@ def memory_in_use(attempts: Mapping[str, Sequence[int]], memory: int, failed: Co
     if unknown := set(failed) - set(attempts):
         raise ValueError(f"failed names {', '.join(sorted(unknown))}; the attempts are {', '.join(attempts)}")
     claims = [
-        f"{label}: {'fails at' if label in failed else 'at most'} {_mib(max(used))}" for label, used in attempts.items()
+        f"{label}: {'does not fit' if label in failed else f'at most {_mib(max(used))}'}"
+        for label, used in attempts.items()
     ]
     title = f"The device has {_mib(memory)}; {'; '.join(claims)}"
     fig = new_picture(0.6 + 2.7 + head_height(title))
     ax = add_axes(fig, 0.75, 0.6, WIDTH - 1.0, 2.7)
     ax.axhline(memory / MIB, linestyle=(0, (5, 3)), color=GREY, linewidth=1.5)
     above = {"xytext": (0, 5), "textcoords": "offset points"}
-    ax.annotate("what the device has", (0, memory / MIB), color="#4a525a", **above)
+    ax.annotate("  what the device has", (0, memory / MIB), color="#4a525a", **above)
     begin, top = 0, max(memory, *map(max, attempts.values())) / MIB
     for colour, (label, used) in zip([DARK, BLUE] * len(attempts), attempts.items(), strict=False):
         x, y = range(begin, begin + len(used)), [nbytes / MIB for nbytes in used]
@@ -43,10 +44,10 @@ def memory_in_use(attempts: Mapping[str, Sequence[int]], memory: int, failed: Co
             ax.annotate("out of memory", (x[-1], y[-1]), (9, -3), textcoords="offset points", va="top")
             ax.texts[-1].set_color("#8f3a06")
         begin += len(used)
-    ax.set(xlim=(0, begin), ylim=(0, 1.15 * top), xlabel="layers computed, one after the other", ylabel="MiB in use")
+    ax.set(xlim=(0, begin), ylim=(0, 1.15 * top), xlabel="measurements, layer after layer", ylabel="MiB in use")
     ax.yaxis.set_major_locator(MaxNLocator(5))
     put_title(fig, title)
-    fig.alt = f"{title}. Bytes of cache on the device after each of {begin:,} layers; a dashed line is the memory."
+    fig.alt = f"{title}. Bytes in use, measured {begin:,} times, and a dashed line: the memory."
     return fig
 
 

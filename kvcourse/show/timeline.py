@@ -73,18 +73,19 @@ def timeline_text(timeline: Sequence, per_character: float) -> str:
 
 
 @styled
-def offload_timeline(runs: Mapping[str, Sequence]) -> Figure:
+def offload_timeline(runs: Mapping[str, Sequence], until: float | None = None) -> Figure:
     """Draw the last step of one or more timelines, {label: events}, one below the other, on one scale.
 
     Three lanes each: what is fetched, what computes, what is written back; a number is a layer. Shaded: the device
     waits. A box that is cut off at an end of the step goes on in the step beside it.
+    until: seconds at the right end, to give several figures one scale; by default the longest of the steps.
     """
     if not runs:
         raise ValueError("nothing to draw: give at least one timeline, {label: events}")
     steps = {label: last_step(timeline) for label, timeline in runs.items()}
     title = "; ".join(f"{label}: {_claim(step)}" for label, step in steps.items())
     title = title[:1].upper() + title[1:]
-    longest = max(step.seconds for step in steps.values())
+    longest = max(step.seconds for step in steps.values()) if until is None else until
     tall, gap, below = LANE * len(LANES), 0.42, 0.62
     fig = new_picture(below + (tall + gap) * len(steps) + head_height(title) - 0.1)
     for row, (label, step) in enumerate(reversed(steps.items())):
