@@ -5,6 +5,7 @@ Text (returns a string to print, compared letter by letter by nbval)
     strip_text                  the strip, one character a position
     blocks_text                 the blocks of a server, one line each
     timeline_text               the offload timeline, one character a piece of time
+    packing_text                codes laid end to end in bytes, bit by bit
     shape_box, shape_boxes      a tensor's shape in words
 Figures (matplotlib, each with an alt text: `alt(fig)`)
     strip                       a row a step, a box a position
@@ -29,9 +30,13 @@ Widgets (ipywidgets; states are computed beforehand, a move only draws)
     StepThrough                 which boxes remain after a read or a crop: guess and truth
     PromptSorter                the parts of a prompt in any order, and the tokens reused
     OutlierExplorer             one outlier in few bits: which groups pay
+    number_line                 what number formats can represent, and where numbers land
+    error_by_step               a mean error that falls from step to step
+    where_keys_are_big          heat map token x channel, and perplexity against bits
 Data
     story, Move                 what a layer held through reads and crops, from a live cache
     Recorder, Step, count       what happened to each position in each step
+    NumberLine                  values of a format, and numbers to land on them
     ModelMemory                 bytes of a model for the memory ruler
     OneStep, last_step          the last step of an offload timeline
 Code
@@ -44,7 +49,9 @@ from .calculator import Calculator, plan_bars
 from .closing_map import closing_map
 from .figures import ripple, staircase
 from .forgetting import forgetting
+from .heat import where_keys_are_big
 from .knee import knee_explorer
+from .numbers import NumberLine, error_by_step, number_line, packing_text
 from .picture import alt
 from .price import price_of_a_forward
 from .rulers import ModelMemory, memory_ruler
@@ -61,6 +68,11 @@ from .timeline import OneStep, last_step, offload_timeline, timeline_text
 from .widgets import Move, OutlierExplorer, PromptSorter, StepThrough, story
 
 __all__ = [
+    "where_keys_are_big",
+    "packing_text",
+    "number_line",
+    "error_by_step",
+    "NumberLine",
     "Calculator",
     "MARKS",
     "ModelMemory",

@@ -45,15 +45,14 @@ def forgetting(
     )
     ax.texts[-1].set_color("#4a525a")
     words = [
-        (letters[-1], f"letters in\nthe right place:\n{letters[-1]:.0%}", DARK),
-        (answers[-1], f"answers without\na mistake: {answers[-1]:.0%}", "#a8450a"),
+        (f"letters in\nthe right place:\n{letters[-1]:.0%}", DARK),
+        (f"answers without\na mistake: {answers[-1]:.0%}", "#a8450a"),
     ]
-    upper = max(letters[-1], answers[-1] + 0.24)  # the two labels keep apart
-    for (share, text, colour), y in zip(words, (upper, answers[-1]), strict=True):
+    upper = min(max(letters[-1], answers[-1] + 0.24), 0.98)  # the two labels keep apart, and inside
+    lower = min(answers[-1], upper - 0.24)
+    for (text, colour), y in zip(words, (upper, lower), strict=True):
         place = (1 + 0.12 / (WIDTH - 2.75), (100 * y + 4) / 113)
         ax.annotate(text, place, xycoords="axes fraction", va="center", color=colour, weight="bold")
-        if y != share:
-            ax.texts[-1].arrow_from = share  # moved away from its line
     ax.axvline(last + 0.5, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
     put_title(fig, title)
     points = ", ".join(

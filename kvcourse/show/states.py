@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from math import ceil
 
-from matplotlib.colors import LinearSegmentedColormap
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -18,7 +19,8 @@ def state_pictures(states: Sequence, labels: Sequence[str]) -> Figure:
     """One heat map for each state, in the order of the steps; the darker, the larger the number without its sign.
 
     states: tensors or arrays of one shape (rows, columns), as they were after each step; labels: what was read in each
-    step. All maps share one scale.
+    step. All maps share one scale, on which
+    half as dark is an eighth as large.
     """
     maps = [_numbers(state) for state in states]
     if len(maps) < 2 or len(maps) != len(labels):
@@ -37,13 +39,18 @@ def state_pictures(states: Sequence, labels: Sequence[str]) -> Figure:
         line, column = divmod(place, A_ROW)
         bottom = 0.42 + (lines - 1 - line) * (height + 0.36)
         ax = add_axes(fig, 0.2 + column * (width + 0.18), bottom, width, height)
-        ax.imshow(abs(numbers), cmap=SIZES, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
+        scale = PowerNorm(1 / 3, vmin=0, vmax=top)  # else a few large numbers leave the rest white
+        ax.imshow(abs(numbers), cmap=SIZES, norm=scale, aspect="auto", interpolation="nearest")
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(True)
         ax.annotate(label, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", va="bottom")
         ax.texts[-1].set_weight("bold")
-    fig.text(0.2 / WIDTH, 0.12 / fig.get_figheight(), f"white: 0; darkest: {top:.2g}, with either sign")
     put_title(fig, title)
+    fig.text(
+        0.2 / WIDTH,
+        0.12 / fig.get_figheight(),
+        f"one scale for all: white 0, half dark {top / 8:.2g}, dark {top:.2g}, of either sign",
+    )
     fig.alt = f"{title}. A heat map of {rows} x {columns} numbers after each of {', '.join(map(repr, labels))}."
     return fig
 
@@ -62,11 +69,11 @@ def constant_or_growing(tokens: Sequence[int], growing: Sequence[int], constant:
         raise ValueError(f"the bytes of the state are not constant: {sorted(set(constant))}")
     size = constant[0]
     more = next((n for n, held in zip(tokens, growing, strict=True) if held > size), None)
-    crossing = f"keys and values need more from {plural(more, 'token')} on" if more else "keys and values need less"
-    title = f"A state takes {size:,} bytes at any length; {crossing}"
+    crossing = f"keys and values pass that at {plural(more, 'token')}" if more else "keys and values need less"
+    title = f"A state: {size:,} bytes at any length; {crossing}"
 
     fig = new_picture(0.65 + 2.7 + head_height(title))
-    ax = add_axes(fig, 0.95, 0.65, WIDTH - 3.1, 2.7)
+    ax = add_axes(fig, 1.3, 0.65, WIDTH - 3.45, 2.7)
     ax.plot(tokens, growing, color=DARK)
     ax.plot(tokens, constant, color=ACCENT, linestyle=(0, (6, 2)))
     ax.set(xscale="log", yscale="log", xlabel="tokens read", ylabel="bytes held")
@@ -88,6 +95,4 @@ def constant_or_growing(tokens: Sequence[int], growing: Sequence[int], constant:
 
 def _numbers(state):
     """A numpy array of what was given, detached from any graph."""
-    import numpy as np
-
-    return np.array(state.detach().float().cpu() if hasattr(state, "detach") else state, dtype=float)
+    return np.array(state.detach().float().cpu().numpy() if hasattr(state, "detach") else state, dtype=float)
