@@ -1,7 +1,7 @@
 """Every check against the answers that learners give: wrong ones are named, right ones pass, nothing else does."""
 
 import pytest
-from wrong_answers import CONSTANTS, bank
+from wrong_answers import CONSTANTS, bank, judge
 from wrong_answers.report import name_of
 
 import kvcourse as kv
@@ -21,7 +21,7 @@ def entries(answers):
 @pytest.mark.parametrize(("task", "entry"), entries(WRONG))
 def test_a_wrong_answer_is_told_what_is_wrong(task, entry):
     answer, words = entry
-    verdict = kv.check.TASKS[task].verdict(answer)
+    verdict = judge(kv.check.TASKS[task], answer)
     assert verdict.state == "wrong"
     assert words in str(verdict)
     assert verdict["came"]
@@ -29,7 +29,7 @@ def test_a_wrong_answer_is_told_what_is_wrong(task, entry):
 
 @pytest.mark.parametrize(("task", "answer"), entries(RIGHT))
 def test_a_right_answer_passes_however_it_is_written(task, answer):
-    verdict = kv.check.TASKS[task].verdict(answer)
+    verdict = judge(kv.check.TASKS[task], answer)
     assert verdict.passed, verdict
 
 

@@ -10,8 +10,7 @@ from ..hf import head_shapes
 from ..measure import fill
 from ..public import PUBLIC
 from .runner import run
-from .task import Case, Mistake, Unfinished, Wrong, compare, task
-from .words import words
+from .task import Case, Mistake, Wrong, choices, compare, task
 
 
 def held_by(config, tokens, batch=1, dtype=torch.bfloat16):
@@ -59,15 +58,9 @@ HINTS = {
 @task("02c", "your verdicts against what zero-filled caches of five models hold")
 def task_02c(faults):
     """`faults`: {"A": a word of FAULTS, ...} for each formula of FORMULAS."""
-    if not isinstance(faults, dict):
-        raise Wrong(expected='a dict such as {"A": "right", ...}', came=f"an object of type {type(faults).__name__}")
-    missing = [letter for letter in FORMULAS if faults.get(letter, ...) is ...]
-    if missing:
-        raise Unfinished(f"a word for {', '.join(missing)}, one of: {', '.join(FAULTS)}")
+    choices(faults, list(FORMULAS), FAULTS)
     for letter, formula in FORMULAS.items():
-        said = faults[letter] if faults[letter] in FAULTS else None
-        if said is None:
-            raise Wrong(tested=letter, came=words(faults[letter]), likely=f"choose one of: {', '.join(FAULTS)}")
+        said = faults[letter]
         if said != formula.fault:
             raise Wrong(**_disagree(letter, formula, said))
     return {"E": "equals the cache on all five", "the rest": "each wrong for the reason you named"}

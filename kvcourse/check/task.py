@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .runner import Stopped
 from .verdict import Verdict
-from .words import difference, same
+from .words import Phrase, difference, same, words
 
 TASKS = {}  # "02a" -> its check
 
@@ -80,6 +80,20 @@ def task(key, about):
     return wrap
 
 
+def choices(answer, names, allowed):
+    """`answer`, a dict with one of the words `allowed` for each of `names`; Unfinished or Wrong where it is not."""
+    if not isinstance(answer, dict):
+        example = f'{{"{names[0]}": "{allowed[0]}", ...}}'
+        raise Wrong(expected=f"a dict such as {example}", came=f"an object of type {type(answer).__name__}")
+    missing = [str(name) for name in names if answer.get(name, ...) is ...]
+    if missing:
+        raise Unfinished(f"a word for {', '.join(missing)}, one of: {', '.join(allowed)}")
+    for name in names:
+        if answer[name] not in list(allowed):
+            raise Wrong(tested=str(name), came=words(answer[name]), likely=f"choose one of: {', '.join(allowed)}")
+    return answer
+
+
 def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
     """Play every case with the answer and with the reference; raise Wrong at the first difference."""
     for case in cases:
@@ -87,8 +101,11 @@ def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
         label = next((name for name in expected if not same(expected[name], came.get(name), tolerance)), None)
         if label is None:
             continue
+        if label not in came and STOP not in came:  # it returned something else than was asked for
+            label = next((name for name in came if name not in expected), label)
+            expected.setdefault(label, Phrase("what the card asks for")), came.setdefault(label, Phrase("nothing"))
         if label in came:
-            want, got = difference(expected[label], came[label])
+            want, got = difference(expected[label], came[label], tolerance)
             likely = case.explain and case.explain(label, expected[label], came[label])
             likely = likely or diagnose(answer, reference, cases, case, label, mistakes, tolerance)
             raise Wrong(tested=case.what, expected=f"{label}: {want}", came=got, likely=likely)
@@ -123,7 +140,7 @@ def diagnose(answer, reference, cases, case, label, mistakes, tolerance=0.0):
     came = {other.what: observe(other, answer) for other in cases}
     if came[case.what].get(label, ...) is None:
         return "nothing was returned: is the `return` missing?"
-    if label in came[case.what] and len(cases) > 1:
+    if label in came[case.what] and len(cases) > 1 and not isinstance(came[case.what][label], Phrase):
         one, *rest = (list(seen.values()) for seen in came.values())
         if all(same(one, other) for other in rest) and len({str(observe(other, reference)) for other in cases}) > 1:
             return "every case gets the same answer: what is handed over is not used"

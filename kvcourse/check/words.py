@@ -23,8 +23,8 @@ def same(expected, came, tolerance=0.0):
     return abs(expected - came) <= tolerance * max(1, abs(expected))
 
 
-def difference(expected, came):
-    """(expected, came) in words, cut down to the first place where they differ."""
+def difference(expected, came, tolerance=0.0):
+    """(expected, came) in words, cut down to the first place where they differ; `tolerance` as in `same`."""
     expected, came = _plain(expected), _plain(came)
     if not (isinstance(expected, torch.Tensor) and isinstance(came, torch.Tensor)):
         return words(expected), words(came)
@@ -32,15 +32,22 @@ def difference(expected, came):
         return words(expected), words(came)
     if expected.dtype != came.dtype:
         return f"numbers of type {expected.dtype}", f"numbers of type {came.dtype}"
-    place = tuple((expected != came).nonzero()[0].tolist())
+    apart = ~torch.isclose(expected, came, rtol=tolerance, atol=tolerance) if tolerance else expected != came
+    place = tuple(apart.nonzero()[0].tolist())
     names = PLACES.get(expected.ndim, tuple(f"axis {axis}" for axis in range(expected.ndim)))
     at = ", ".join(f"{name} {index}" for name, index in zip(names, place, strict=True))
     return f"{expected[place].item():g} at {at}", f"{came[place].item():g} there"
 
 
+class Phrase(str):
+    """A value that is a description already: shown as it is, without quotes."""
+
+
 def words(value):
     """A value as a short phrase."""
     value = _plain(value)
+    if isinstance(value, Phrase):
+        return str(value)
     if isinstance(value, torch.Tensor):
         layout = f" = ({', '.join(AXES[value.ndim])})" if value.ndim in AXES else ""
         return f"a tensor of shape {tuple(value.shape)}{layout}"
@@ -50,6 +57,8 @@ def words(value):
         return repr(value)
     if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
         return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, list) and len(value) > 16:
+        return f"[{', '.join(map(words, value[:8]))}, ... {words(value[-1])}], {len(value)} in all"
     text = repr(value)
     return text if len(text) < 80 and " at 0x" not in text else f"an object of type {type(value).__name__}"
 

@@ -1,8 +1,8 @@
 """Answers as learners give them: for each task wrong ones, with the words that must be said, and right ones.
 
 A file for each lesson, `lesson_NN.py`, with two dicts: WRONG, task -> [(answer, words), ...], and RIGHT, task ->
-[answer, ...]. They are written as a learner would, not taken from the checks. What no task may ever accept is in
-CONSTANTS.
+[answer, ...]. An answer in several parts, such as two functions, is a tuple. They are written as a learner would, not
+taken from the checks. What no task may ever accept is in CONSTANTS.
 """
 
 from importlib import import_module
@@ -47,6 +47,11 @@ CONSTANTS += [
     torch.zeros(2),
     object(),
 ]
+
+
+def judge(check, answer):
+    """The verdict on an answer; a tuple is an answer in several parts, each handed over by itself."""
+    return check.verdict(*answer) if isinstance(answer, tuple) else check.verdict(answer)
 
 
 def bank(name):

@@ -6,12 +6,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import kvcourse as kv  # noqa: E402
-from wrong_answers import bank  # noqa: E402
+from wrong_answers import bank, judge  # noqa: E402
 
 
 def name_of(answer):
     """A class by the name of its `update`, a function by its own, anything else as it is."""
-    named = answer.update if isinstance(answer, type) else answer
+    if isinstance(answer, tuple):
+        return ", ".join(map(name_of, answer))
+    named = getattr(answer, "update", answer) if isinstance(answer, type) else answer
     return getattr(named, "__name__", None) or str(answer)
 
 
@@ -20,7 +22,7 @@ def main(tasks):
     for task in tasks or sorted(wrong):
         print(f"\n{task}: {kv.check.TASKS[task].about}")
         for answer, words in wrong[task]:
-            verdict = kv.check.TASKS[task].verdict(answer)
+            verdict = judge(kv.check.TASKS[task], answer)
             caught = verdict.state == "wrong" and words in str(verdict)
             missed += not caught
             says = verdict["likely"] or verdict["came"]

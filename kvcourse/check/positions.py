@@ -1,0 +1,97 @@
+"""Which tokens a learner's layer hands to attention, told as positions in the text.
+
+Every number that a layer is fed is different, so a returned key gives away which token it belongs to. Positions say
+more than numbers: "expected [3, 4, 5, 6], came [2, 3, 4, 5, 6]" is half of the diagnosis.
+"""
+
+import torch
+
+from .cost import held
+from .playing import is_pair, make, states
+from .runner import run
+from .task import Case, Wrong
+from .words import Phrase, words
+
+
+def where(tensor, given):
+    """The position in `given` of each token of `tensor`, both (batch, kv_heads, kv_len, head_dim).
+
+    A list with "?" for what is none of the tokens given; the shape in words where it cannot be compared.
+    """
+    if tensor.ndim != 4 or tensor.shape[:2] + tensor.shape[3:] != given.shape[:2] + given.shape[3:]:
+        return Phrase(words(tensor))
+    places = []
+    for token in tensor.unbind(2):
+        matches = (given == token.unsqueeze(2)).all(dim=-1).all(dim=1).all(dim=0).nonzero()
+        places.append(int(matches[0]) if len(matches) else "?")
+    return places
+
+
+def returned(what, chunks, arguments=(), batch=1, heads=1, head_dim=2, overwrite=False, with_mask=False, explain=None):
+    """A case: feed `chunks` (tokens in each update) and write down the positions that each update returns.
+
+    `arguments`: for the constructor of the learner's class. `overwrite`: the caller writes over its tensors after each
+    update. `with_mask`: the layer has a method `mask(q_len)`, asked before each update; then also the positions that
+    each new token may look at.
+    """
+
+    def play(answer, seen):
+        layer, given, start = make(answer, *arguments), None, 0
+        if with_mask and not callable(getattr(layer, "mask", None)):
+            raise Wrong(expected="a class with a method `mask(self, q_len)`", came=f"{answer.__name__} without one")
+        for turn, tokens in enumerate(chunks, 1):
+            new = states(batch, heads, tokens, head_dim, start)
+            start += new[0].numel()
+            given = new if given is None else [torch.cat(pair, dim=2) for pair in zip(given, new, strict=True)]
+            given = [tensor.clone() for tensor in given]
+            mask = run(answer, layer.mask, tokens) if with_mask else None
+            both = run(answer, layer.update, *new)
+            if not is_pair(both):
+                came = both if both is None else Phrase(words(both))
+                seen[f"positions of the keys that update {turn} returned"] = came
+                return
+            for part, tensor, origin in zip(("keys", "values"), both, given, strict=True):
+                seen[f"positions of the {part} that update {turn} returned"] = where(tensor, origin)
+            if with_mask:
+                _looks(seen, mask, seen[f"positions of the keys that update {turn} returned"], given, tokens)
+            if overwrite:
+                new[0].fill_(0), new[1].fill_(0)
+
+    return Case(what, play, explain)
+
+
+def _looks(seen, mask, columns, given, tokens):
+    """Write down what each of the `tokens` newest tokens may look at, by the mask and the positions of its columns."""
+    first = given[0].shape[2] - tokens
+    rows = rows_of(mask, tokens, len(columns))
+    if isinstance(rows, str):
+        seen[f"the mask for {tokens} new and {len(columns) - tokens} old tokens"] = rows
+        return
+    for number, row in enumerate(rows):
+        seen[f"positions that token {first + number} may look at"] = [columns[column] for column in row]
+
+
+def rows_of(mask, q_len, kv_len):
+    """For each row of a boolean mask the columns that are True; what it is instead, in words, if it is no such mask."""
+    if not isinstance(mask, torch.Tensor):
+        return Phrase(words(mask))
+    if mask.shape != (q_len, kv_len):
+        return Phrase(f"{words(mask)}, not ({q_len}, {kv_len})")
+    if mask.dtype != torch.bool:
+        return Phrase(f"numbers of type {mask.dtype}, not True and False")
+    return [row.nonzero().flatten().tolist() for row in mask]
+
+
+def check_held(answer, most, arguments=(), tokens=40):
+    """Wrong if an object of the learner's class holds more than `most` tokens after `tokens` of them, one at a time."""
+    layer = make(answer, *arguments)
+    for start in range(tokens):
+        run(answer, layer.update, *states(1, 1, 1, 2, 4 * start))
+    count = held(layer) // 4  # keys and values of 2 channels
+    if count > most:
+        raise Wrong(
+            tested=f"the memory held after {tokens} tokens, one at a time",
+            expected=f"room for at most {most} tokens",
+            came=f"room for {count}",
+            likely="the right tokens are returned, but old ones are still held somewhere: keep only what comes back",
+        )

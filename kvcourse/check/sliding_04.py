@@ -1,0 +1,136 @@
+"""Task 04b: a layer that keeps a window."""
+
+import torch
+
+from .playing import in_model, tiny
+from .positions import check_held, returned
+from .task import Mistake, compare, task
+
+
+class Sliding:
+    """The right answer to 04b, with the lines that go wrong as parameters."""
+
+    keys = values = None
+
+    def __init__(self, window):
+        self.window = window
+
+    def update(self, keys, values):
+        if self.keys is not None:
+            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
+        self.keys, self.values = self.kept(keys), self.kept(values)
+        return self.shown(keys), self.shown(values)
+
+    def kept(self, states):
+        return states[:, :, max(0, states.shape[2] - (self.window - 1)) :].clone()
+
+    def shown(self, states):
+        return states
+
+
+def sliding(**methods):
+    return type("Layer", (Sliding,), methods)
+
+
+def last(states, count):
+    return states[:, :, max(0, states.shape[2] - count) :]
+
+
+def new_alone(self, keys, values):
+    Sliding.update(self, keys, values)
+    return keys, values
+
+
+def chunk_alone(self, keys, values):
+    shown = Sliding.update(self, keys, values)
+    self.keys, self.values = self.kept(keys), self.kept(values)
+    return shown
+
+
+def chunk_trimmed(self, keys, values):
+    return Sliding.update(self, last(keys, self.window), last(values, self.window))
+
+
+def held_alone(self, keys, values):
+    Sliding.update(self, keys, values)
+    return self.keys, self.values
+
+
+def keys_alone_slide(self, keys, values):
+    before = self.values
+    shown = Sliding.update(self, keys, values)
+    self.values = values.clone() if before is None else torch.cat([before, values], dim=-2)
+    return shown[0], self.values
+
+
+BEFORE = "the tokens were dropped before they were returned: {}. Return first what was held and all that is new, then "
+BEFORE += "forget"
+SLIDING_MISTAKES = [
+    Mistake(
+        "W are kept, and with the new token it sees W + 1: keep window - 1",
+        sliding(kept=lambda self, states: last(states, self.window).clone()),
+    ),
+    Mistake(
+        "one too few are kept: the next token sees itself and window - 1 old ones",
+        sliding(kept=lambda self, states: last(states, max(self.window - 2, 0)).clone()),
+    ),
+    Mistake(
+        BEFORE.format("the early tokens of a long prompt never had their turn to look"),
+        sliding(
+            kept=lambda self, states: last(states, self.window).clone(),
+            shown=lambda self, states: last(states, self.window),
+        ),
+    ),
+    Mistake(
+        BEFORE.format("the early tokens of a long prompt never had their turn to look"),
+        sliding(shown=lambda self, states: last(states, self.window)),
+    ),
+    Mistake(BEFORE.format("a new token sees window - 1, itself included"), sliding(update=held_alone)),
+    Mistake(BEFORE.format("the chunk was cut to the window as it came in"), sliding(update=chunk_trimmed)),
+    Mistake(
+        "after a chunk only tokens of that chunk are held; the window may reach further back",
+        sliding(update=chunk_alone),
+    ),
+    Mistake(
+        "only the new tokens were returned; a window looks back, so return the held ones too", sliding(update=new_alone)
+    ),
+    Mistake(
+        "nothing is ever dropped: keep the last window - 1 tokens", sliding(kept=lambda self, states: states.clone())
+    ),
+    Mistake(
+        "the first tokens were kept, not the last ones",
+        sliding(kept=lambda self, states: states[:, :, : self.window - 1].clone()),
+    ),
+    Mistake("the keys slide and the values do not; both have to", sliding(update=keys_alone_slide)),
+    Mistake(
+        "the heads were cut, not the tokens: in (batch, kv_heads, kv_len, head_dim) tokens are dim=-2",
+        sliding(kept=lambda self, states: states[:, 1 - self.window :].clone()),
+    ),
+    Mistake(
+        "your layer kept a view of the caller's own tensor; keep a copy: [...].clone()",
+        sliding(kept=lambda self, states: last(states, self.window - 1)),
+    ),
+]
+SLIDING = [
+    returned("window 4: seven tokens, one at a time", [1] * 7, [4]),
+    returned("window 2: five tokens, one at a time", [1] * 5, [2]),
+    returned("window 4: a prompt of 9 tokens, then 1, 1", [9, 1, 1], [4]),
+    returned("window 4: chunks of 2, 3, 1, 5, 1; 2 sequences, 3 heads", [2, 3, 1, 5, 1], [4], 2, 3, 4),
+    returned("window 3: the caller writes over its tensors", [4, 1, 2, 1], [3], overwrite=True),
+]
+WAYS = {"12 tokens one by one": (1,) * 12, "in chunks of 5": (5, 5, 2), "at once, then one": (11, 1)}
+
+
+@task("04b", "SlidingLayer: the positions it returns step by step, in chunks and at once; then inside a windowed model")
+def task_04b(layer_class):
+    """`layer_class(window)`, with `update(keys, values)`."""
+    compare(layer_class, Sliding, SLIDING, SLIDING_MISTAKES)
+    check_held(layer_class, 2 * 4, [4])
+    model = tiny(window=4)
+    for how, parts in WAYS.items():
+        in_model(layer_class, model, 2, parts, how)
+    return {
+        "small": "five cases, every position as expected",
+        "memory": "after 40 tokens no more than the window is held",
+        "model": f"a window of 4, {'; '.join(WAYS)}: the scores that the model gives without a cache",
+    }

@@ -1,0 +1,312 @@
+"""Lesson 01: the newest query, a loop with two lists, positions counted, who may keep keys."""
+
+import torch
+
+# 01a
+
+
+def last(q, K, V):
+    scores = q @ K.transpose(2, 3) / q.shape[3] ** 0.5
+    return torch.softmax(scores, dim=3) @ V
+
+
+def by_library(q, K, V):
+    return torch.nn.functional.scaled_dot_product_attention(q, K, V)
+
+
+def by_hand(q, K, V):
+    out = torch.zeros_like(q)
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            weights = torch.tensor([float(q[b, h, 0] @ key) for key in K[b, h]]) / q.shape[3] ** 0.5
+            out[b, h, 0] = sum(w * v for w, v in zip(weights.softmax(0), V[b, h], strict=True))
+    return out
+
+
+def without_scale(q, K, V):
+    return (q @ K.mT).softmax(-1) @ V
+
+
+def scaled_by_head_dim(q, K, V):
+    return (q @ K.mT / q.shape[-1]).softmax(-1) @ V
+
+
+def scaled_by_length(q, K, V):
+    return (q @ K.mT / K.shape[-2] ** 0.5).softmax(-1) @ V
+
+
+def softmax_over_queries(q, K, V):
+    return (q @ K.mT / q.shape[-1] ** 0.5).softmax(-2) @ V
+
+
+def softmax_over_heads(q, K, V):
+    return (q @ K.mT / q.shape[-1] ** 0.5).softmax(1) @ V
+
+
+def mask_from_the_wrong_corner(q, K, V):
+    n = K.shape[-2]
+    mask = torch.triu(torch.ones(n, n), 1).bool()
+    scores = (q @ K.mT / q.shape[-1] ** 0.5).masked_fill(mask[:1], -1e9)
+    return scores.softmax(-1) @ V
+
+
+def blind_to_itself(q, K, V):
+    scores = q @ K.mT / q.shape[-1] ** 0.5
+    if K.shape[2] > 1:
+        scores[..., -1] = float("-inf")
+    return scores.softmax(-1) @ V
+
+
+def no_softmax(q, K, V):
+    return q @ K.mT / q.shape[-1] ** 0.5 @ V
+
+
+def mixes_keys(q, K, V):
+    return (q @ K.mT / q.shape[-1] ** 0.5).softmax(-1) @ K
+
+
+def weights_alone(q, K, V):
+    return (q @ K.mT / q.shape[-1] ** 0.5).softmax(-1)
+
+
+def without_token_axis(q, K, V):
+    return last(q, K, V).squeeze(2)
+
+
+def not_turned(q, K, V):
+    return (q @ K / q.shape[-1] ** 0.5).softmax(-1) @ V
+
+
+def newest_value(q, K, V):
+    return V[:, :, -1:]
+
+
+# 01b
+
+
+def two_lists(model, prompt, count):
+    queries, keys, values = model.read(prompt, start=0)
+    keys, values = list(keys), list(values)
+    text = [model.next_token(queries[-1], keys, values)]
+    while len(text) < count:
+        q, k, v = model.read([text[-1]], start=len(prompt) + len(text) - 1)
+        keys += list(k)
+        values += list(v)
+        text.append(model.next_token(q[-1], keys, values))
+    return text
+
+
+def blocks_in_lists(model, prompt, count):
+    """Right too: whole tensors in the lists, and the prompt read token by token."""
+    keys, values, written = [], [], []
+    for position in range(len(prompt) + count - 1):
+        token = prompt[position] if position < len(prompt) else written[-1]
+        q, k, v = model.read(token, position)
+        keys.append(k), values.append(v)
+        if position >= len(prompt) - 1:
+            written.append(model.next_token(q, keys, values))
+    return tuple(written)
+
+
+def loop(model, prompt, count, start=None, again=False, values_from=2, ask=-1):
+    keys, values, text, new = [], [], list(prompt), list(prompt)
+    for _ in range(count):
+        read = model.read(new, len(keys) if start is None else start(keys))
+        keys.extend(read[1]), values.extend(read[values_from])
+        text.append(model.next_token(read[0][ask], keys, values))
+        new = list(text) if again else text[-1:]
+    return text[len(prompt) :]
+
+
+def keeps_nothing(model, prompt, count):
+    text = list(prompt)
+    while len(text) < len(prompt) + count:
+        queries, keys, values = model.read(text, start=0)
+        text.append(model.next_token(queries[-1], keys=keys, values=values))
+    return text[-count:]
+
+
+def whole_text_again(model, prompt, count):
+    return loop(model, prompt, count, start=lambda keys: 0, again=True)
+
+
+def positions_restart(model, prompt, count):
+    return loop(model, prompt, count, start=lambda keys: 0)
+
+
+def one_position_too_far(model, prompt, count):
+    return loop(model, prompt, count, start=lambda keys: len(keys) + 1)
+
+
+def keys_in_both(model, prompt, count):
+    return loop(model, prompt, count, values_from=1)
+
+
+def all_in_one_list(model, prompt, count):
+    kept, other, text, new = [], [], [], prompt
+    for _ in range(count):
+        q, k, v = model.read(new, len(kept))
+        kept.extend(k), kept.extend(v)
+        text.append(model.next_token(q[-1], kept, other))
+        new = text[-1:]
+    return text
+
+
+def first_one_asks(model, prompt, count):
+    return loop(model, prompt, count, ask=0)
+
+
+def only_the_newest_kept(model, prompt, count):
+    text, new, seen = [], list(prompt), 0
+    for _ in range(count):
+        q, k, v = model.read(new, seen)
+        keys, values = [*k], [*v]
+        seen += len(new)
+        text.append(model.next_token(q[-1], keys, values))
+        new = [text[-1]]
+    return text
+
+
+def returns_the_prompt_too(model, prompt, count):
+    return prompt + two_lists(model, prompt, count)
+
+
+def one_too_few(model, prompt, count):
+    return two_lists(model, prompt, count)[: count - 1] if count > 1 else []
+
+
+def reads_the_last_too(model, prompt, count):
+    keys, values, text = [], [], []
+    q, k, v = model.read(prompt, 0)
+    for _ in range(count):
+        keys.extend(k), values.extend(v)
+        text.append(model.next_token(q[-1], keys, values))
+        q, k, v = model.read(text[-1:], len(keys))
+    return text
+
+
+def asks_with_all_queries(model, prompt, count):
+    q, k, v = model.read(prompt, 0)
+    return [model.next_token(q, list(k), list(v))] * count
+
+
+def writes_for_ever(model, prompt, count):
+    text = [0]
+    while len(text) > 0:
+        text = text + [1]
+        text = text[-1:]
+
+
+def forgets_to_return(model, prompt, count):
+    two_lists(model, prompt, count)
+
+
+# 01c
+
+
+def positions(P, N, cached):
+    return P + N - 1 if cached else N * P + N * (N - 1) // 2
+
+
+def p_plus_n(P, N, cached):
+    return P + N if cached else positions(P, N, cached)
+
+
+def p_times_n(P, N, cached):
+    return P + N - 1 if cached else P * N
+
+
+def final_text_each_time(P, N, cached):
+    return P + N - 1 if cached else (P + N) * N
+
+
+def prompt_forgotten_without(P, N, cached):
+    return P + N - 1 if cached else sum(range(N))
+
+
+def prompt_forgotten_with(P, N, cached):
+    return N if cached else positions(P, N, cached)
+
+
+def one_more_each_step(P, N, cached):
+    return P + N - 1 if cached else sum(P + i + 1 for i in range(N))
+
+
+def turned_round(P, N, cached):
+    return positions(P, N, not cached)
+
+
+def cache_ignored(P, N, cached):
+    return positions(P, N, False)
+
+
+def prompt_in_one_step(P, N, cached):
+    return 1 + N if cached else positions(P, N, cached)
+
+
+def p_plus_n_twice(P, N, cached):
+    return P + N if cached else P * N
+
+
+# 01d
+
+KEPT = {"causal": "always", "encoder": "never", "prefix-LM": "after the prefix", "window": "always"}
+
+
+WRONG = {
+    "01a": [
+        (without_scale, "not divided by the square root of head_dim"),
+        (scaled_by_head_dim, "not by head_dim itself"),
+        (scaled_by_length, "root of the number of tokens"),
+        (softmax_over_queries, "went over the queries"),
+        (softmax_over_heads, "went over the heads"),
+        (mask_from_the_wrong_corner, "wrong corner"),
+        (blind_to_itself, "does not look at itself"),
+        (no_softmax, "no softmax"),
+        (mixes_keys, "what a token hands over is its value"),
+        (weights_alone, "still to be multiplied with the values"),
+        (without_token_axis, "keep the axis of the tokens"),
+        (not_turned, "K has to be turned"),
+        (newest_value, "expected"),
+        (lambda q, K, V: torch.zeros(1, 1, 1, 4), "expected"),
+    ],
+    "01b": [
+        (keeps_nothing, "nothing was kept"),
+        (whole_text_again, "so they are there twice"),
+        (positions_restart, "read at position 0 again"),
+        (one_position_too_far, "one too far on"),
+        (keys_in_both, "went into both lists"),
+        (all_in_one_list, "went into one list"),
+        (first_one_asks, "the newest token asks"),
+        (only_the_newest_kept, "were replaced"),
+        (returns_the_prompt_too, "return the new tokens alone"),
+        (one_too_few, "a token is missing"),
+        (reads_the_last_too, "one position too many"),
+        (asks_with_all_queries, "give one query, that of the newest token"),
+        (writes_for_ever, "does the loop ever end?"),
+        (forgets_to_return, "`return` missing"),
+    ],
+    "01c": [
+        (p_plus_n, "P + N: the last new token is never read"),
+        (p_times_n, "P x N: the text grows"),
+        (final_text_each_time, "not every step reads the final text"),
+        (prompt_forgotten_without, "without a cache it is read again at every step"),
+        (prompt_forgotten_with, "does not save the first reading"),
+        (one_more_each_step, "one too many at each step"),
+        (turned_round, "turned round"),
+        (cache_ignored, "number without a cache"),
+        (prompt_in_one_step, "not in one step"),
+        (p_plus_n_twice, "P x N: the text grows"),
+    ],
+    "01d": [
+        (dict.fromkeys(KEPT, "always"), "layer 0 proves nothing"),
+        (KEPT | {"encoder": "always"}, "Compare all layers"),
+        (KEPT | {"encoder": "after the prefix"}, "every token looks at every other one"),
+        (KEPT | {"window": "never"}, "the window moves on"),
+        (KEPT | {"prefix-LM": "always"}, "the first 4 tokens see each other"),
+        (KEPT | {"prefix-LM": "never"}, "no old token sees a new one"),
+        (dict.fromkeys(KEPT, "never"), "no old token can see the new one"),
+        (KEPT | {"window": "yes"}, "choose one of: always"),
+    ],
+}
+RIGHT = {"01a": [last, by_library, by_hand], "01b": [two_lists, blocks_in_lists], "01c": [positions], "01d": [KEPT]}

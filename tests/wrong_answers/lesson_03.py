@@ -1,0 +1,301 @@
+"""Lesson 03: two clocks, prefill in chunks, bytes read for a token."""
+
+import math
+
+import torch
+
+import kvcourse as kv
+
+# 03a
+
+
+def two_clocks(tokens, clock):
+    start, times = clock(), []
+    for _ in tokens:
+        times.append(clock())
+    return times[0] - start, (times[-1] - times[0]) / (len(times) - 1)
+
+
+def with_next(tokens, clock):
+    begin = clock()
+    next(tokens)
+    first, count = clock(), 0
+    for _ in tokens:
+        count += 1
+    return [first - begin, (clock() - first) / count]
+
+
+def steps_of(tokens, clock):
+    before, steps = clock(), []
+    for _ in tokens:
+        now = clock()
+        steps.append(now - before)
+        before = now
+    return steps
+
+
+def divides_by_n(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0], sum(steps[1:]) / len(steps)
+
+
+def averages_all(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0], sum(steps) / len(steps)
+
+
+def prompt_still_in_it(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0], sum(steps) / (len(steps) - 1)
+
+
+def two_steps_for_the_first(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0] + steps[1], sum(steps[2:]) / max(1, len(steps) - 2)
+
+
+def starts_too_late(tokens, clock):
+    next(tokens)
+    start, times = clock(), []
+    for _ in tokens:
+        times.append(clock())
+    return times[0] - start, (times[-1] - times[0]) / max(1, len(times) - 1)
+
+
+def all_at_once(tokens, clock):
+    start = clock()
+    everything = list(tokens)
+    seconds = clock() - start
+    return seconds, seconds / len(everything)
+
+
+def swapped(tokens, clock):
+    return two_clocks(tokens, clock)[::-1]
+
+
+def sum_not_mean(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0], sum(steps[1:])
+
+
+def last_step_alone(tokens, clock):
+    steps = steps_of(tokens, clock)
+    return steps[0], steps[-1]
+
+
+def tokens_a_second(tokens, clock):
+    first, each = two_clocks(tokens, clock)
+    return first, 1 / each
+
+
+def one_number(tokens, clock):
+    return two_clocks(tokens, clock)[0]
+
+
+# 03b
+
+
+def chunked(model, ids, chunk, cache):
+    for start in range(0, ids.shape[1], chunk):
+        out = model(input_ids=ids[:, start : start + chunk], cache=cache)
+    return out.logits[:, -1, :]
+
+
+def short_chunk_first(model, ids, chunk, cache):
+    """Right too: whatever is left over goes first."""
+    end = ids.shape[1] % chunk or chunk
+    out = model(ids[:, :end], cache=cache)
+    while end < ids.shape[1]:
+        out = model(ids[:, end : end + chunk], cache=cache)
+        end += chunk
+    return out.logits[:, -1]
+
+
+def a_fresh_cache_each(model, ids, chunk, cache):
+    for part in ids.split(chunk, dim=1):
+        cache = kv.DynamicCache()
+        out = model(part, cache=cache)
+    return out.logits[:, -1]
+
+
+def cache_not_handed_over(model, ids, chunk, cache):
+    for part in ids.split(chunk, dim=1):
+        out = model(part)
+    return out.logits[:, -1]
+
+
+def positions_restart(model, ids, chunk, cache):
+    for part in ids.split(chunk, dim=1):
+        position_ids = torch.arange(part.shape[1]).expand_as(part)
+        out = model(part, position_ids=position_ids, cache=cache)
+    return out.logits[:, -1]
+
+
+def short_chunk_dropped(model, ids, chunk, cache):
+    for number in range(ids.shape[1] // chunk):
+        out = model(ids[:, number * chunk : (number + 1) * chunk], cache=cache)
+    return out.logits[:, -1]
+
+
+def from_the_start(model, ids, chunk, cache):
+    for end in range(chunk, ids.shape[1] + chunk, chunk):
+        out = model(ids[:, :end], cache=cache)
+    return out.logits[:, -1]
+
+
+def overlap(model, ids, chunk, cache):
+    for start in range(0, ids.shape[1], chunk):
+        out = model(ids[:, max(0, start - 1) : start + chunk], cache=cache)
+    return out.logits[:, -1]
+
+
+def number_of_chunks(model, ids, chunk, cache):
+    for part in torch.chunk(ids, chunk, dim=1):
+        out = model(part, cache=cache)
+    return out.logits[:, -1]
+
+
+def splits_the_batch(model, ids, chunk, cache):
+    for part in ids.split(chunk):
+        out = model(part, cache=cache)
+    return out.logits[:, -1]
+
+
+def at_once(model, ids, chunk, cache):
+    return model(ids, cache=cache).logits[:, -1]
+
+
+def first_of_the_last_chunk(model, ids, chunk, cache):
+    for part in ids.split(chunk, dim=1):
+        out = model(part, cache=cache)
+    return out.logits[:, 0]
+
+
+def all_of_the_last_chunk(model, ids, chunk, cache):
+    for part in ids.split(chunk, dim=1):
+        out = model(part, cache=cache)
+    return out.logits
+
+
+def a_token(model, ids, chunk, cache):
+    return chunked(model, ids, chunk, cache).argmax(-1)
+
+
+def returns_nothing(model, ids, chunk, cache):
+    chunked(model, ids, chunk, cache)
+
+
+# 03c
+
+
+def bytes_for_a_token(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize / batch + tokens * kv.measure.bytes_per_token(config, dtype)
+
+
+def meets_at(config, parameters, batch, dtype):
+    return math.ceil(parameters * dtype.itemsize / batch / kv.measure.bytes_per_token(config, dtype))
+
+
+def a_token_of(config, dtype, heads=None, part=2):
+    heads = heads or config.num_key_value_heads
+    return part * config.num_hidden_layers * heads * config.head_dim * dtype.itemsize
+
+
+def all_weights_each(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize + tokens * a_token_of(config, dtype)
+
+
+def cache_shared(config, parameters, tokens, batch, dtype):
+    return (parameters * dtype.itemsize + tokens * a_token_of(config, dtype)) / batch
+
+
+def keys_alone(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize / batch + tokens * a_token_of(config, dtype, part=1)
+
+
+def the_whole_step(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize + batch * tokens * a_token_of(config, dtype)
+
+
+def everybodys_cache(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize / batch + batch * tokens * a_token_of(config, dtype)
+
+
+def a_byte_for_a_weight(config, parameters, tokens, batch, dtype):
+    return parameters / batch + tokens * a_token_of(config, dtype)
+
+
+def weights_alone(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize / batch
+
+
+def query_heads(config, parameters, tokens, batch, dtype):
+    return parameters * dtype.itemsize / batch + tokens * a_token_of(config, dtype, config.num_attention_heads)
+
+
+def meets_whatever_the_batch(config, parameters, batch, dtype):
+    return meets_at(config, parameters, 1, dtype)
+
+
+def meets_later(config, parameters, batch, dtype):
+    return math.ceil(batch * parameters * dtype.itemsize / a_token_of(config, dtype))
+
+
+def meets_keys_alone(config, parameters, batch, dtype):
+    return math.ceil(parameters * dtype.itemsize / batch / a_token_of(config, dtype, part=1))
+
+
+def meets_rounded_down(config, parameters, batch, dtype):
+    return parameters * dtype.itemsize // (batch * a_token_of(config, dtype))
+
+
+def meets_in_part_of_a_token(config, parameters, batch, dtype):
+    return parameters * dtype.itemsize / (batch * a_token_of(config, dtype))
+
+
+WRONG = {
+    "03a": [
+        (divides_by_n, "n - 1: reading the prompt already gives"),
+        (averages_all, "average of all steps"),
+        (prompt_still_in_it, "time of the prompt is still in it"),
+        (two_steps_for_the_first, "counted into the first token"),
+        (starts_too_late, "started after the first token"),
+        (all_at_once, "all tokens were fetched"),
+        (swapped, "swapped"),
+        (sum_not_mean, "divide it by their number"),
+        (last_step_alone, "one step is not the average"),
+        (tokens_a_second, "seconds a token were asked for"),
+        (one_number, "not two numbers"),
+    ],
+    "03b": [
+        (a_fresh_cache_each, "each chunk got a fresh cache"),
+        (cache_not_handed_over, "the caller's cache stays empty"),
+        (positions_restart, "positions restart at 0"),
+        (short_chunk_dropped, "last, short chunk was dropped"),
+        (from_the_start, "the whole text so far"),
+        (overlap, "overlap by one token"),
+        (number_of_chunks, "not the number of chunks"),
+        (splits_the_batch, "the tokens are dim=1"),
+        (at_once, "went through at once"),
+        (first_of_the_last_chunk, "after the first token of the last chunk"),
+        (all_of_the_last_chunk, "after every token"),
+        (a_token, "the token itself was returned"),
+        (returns_nothing, "`return` missing"),
+    ],
+    "03c": [
+        ((all_weights_each, meets_at), "each token pays for all weights"),
+        ((cache_shared, meets_at), "the cache is not shared"),
+        ((keys_alone, meets_at), "the values were forgotten"),
+        ((the_whole_step, meets_at), "what the whole step reads"),
+        ((everybodys_cache, meets_at), "its own is the only one"),
+        ((a_byte_for_a_weight, meets_at), "parameters are numbers"),
+        ((weights_alone, meets_at), "a step reads the cache too"),
+        ((query_heads, meets_at), "query heads were counted"),
+        ((bytes_for_a_token, meets_whatever_the_batch), "half the tokens"),
+        ((bytes_for_a_token, meets_later), "earlier, not later"),
+        ((bytes_for_a_token, meets_keys_alone), "the values were forgotten"),
+        ((bytes_for_a_token, meets_rounded_down), "round up"),
+        ((bytes_for_a_token, meets_in_part_of_a_token), "a part of a token does not exist"),
+    ],
+}
+RIGHT = {"03a": [two_clocks, with_next], "03b": [chunked, short_chunk_first], "03c": [(bytes_for_a_token, meets_at)]}

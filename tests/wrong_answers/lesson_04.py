@@ -1,0 +1,350 @@
+"""Lesson 04: the mask of a window, a layer that keeps one, sinks, chunks."""
+
+import torch
+
+# 04a
+
+
+def mask(queries, kv_len, offset, window):
+    keys = offset + torch.arange(kv_len)
+    return (keys[None] <= queries[:, None]) & (keys[None] > queries[:, None] - window)
+
+
+def mask_by_loops(queries, kv_len, offset, window):
+    """Right too."""
+    result = torch.zeros(len(queries), kv_len, dtype=torch.bool)
+    for row, query in enumerate(queries.tolist()):
+        for column in range(kv_len):
+            result[row, column] = query - window < offset + column <= query
+    return result
+
+
+def one_too_many(queries, kv_len, offset, window):
+    keys = offset + torch.arange(kv_len)
+    return (keys <= queries[:, None]) & (keys >= queries[:, None] - window)
+
+
+def not_itself(queries, kv_len, offset, window):
+    keys = offset + torch.arange(kv_len)
+    return (keys < queries[:, None]) & (keys > queries[:, None] - window)
+
+
+def window_before_itself(queries, kv_len, offset, window):
+    keys = offset + torch.arange(kv_len)
+    return (keys < queries[:, None]) & (keys >= queries[:, None] - window)
+
+
+def one_too_few(queries, kv_len, offset, window):
+    return mask(queries, kv_len, offset, window - 1)
+
+
+def offset_ignored(queries, kv_len, offset, window):
+    return mask(queries, kv_len, 0, window)
+
+
+def queries_from_zero(queries, kv_len, offset, window):
+    return mask(torch.arange(len(queries)), kv_len, offset, window)
+
+
+def queries_from_offset(queries, kv_len, offset, window):
+    return mask(torch.arange(offset, offset + len(queries)), kv_len, offset, window)
+
+
+def sees_the_future(queries, kv_len, offset, window):
+    return offset + torch.arange(kv_len) > queries[:, None] - window
+
+
+def looks_both_ways(queries, kv_len, offset, window):
+    return (offset + torch.arange(kv_len) - queries[:, None]).abs() < window
+
+
+def causal_alone(queries, kv_len, offset, window):
+    return offset + torch.arange(kv_len) <= queries[:, None]
+
+
+def inverted(queries, kv_len, offset, window):
+    return ~mask(queries, kv_len, offset, window)
+
+
+def turned(queries, kv_len, offset, window):
+    return mask(queries, kv_len, offset, window).T
+
+
+def for_adding(queries, kv_len, offset, window):
+    return torch.zeros(len(queries), kv_len).masked_fill(~mask(queries, kv_len, offset, window), float("-inf"))
+
+
+# 04b
+
+
+def layer(update, name="SlidingLayer"):
+    def start(self, window):
+        self.window, self.keys, self.values = window, None, None
+
+    return type(name, (), {"__init__": start, "update": update})
+
+
+def joined(self, keys, values):
+    if self.keys is None:
+        return keys, values
+    return torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
+
+
+def window(self, keys, values):
+    keys, values = joined(self, keys, values)
+    start = max(0, keys.shape[2] - self.window + 1)
+    self.keys, self.values = keys[:, :, start:].clone(), values[:, :, start:].clone()
+    return keys, values
+
+
+class InABuffer:
+    """Right too: a list of single tokens."""
+
+    def __init__(self, window):
+        self.tokens, self.window = [], window
+
+    def update(self, keys, values):
+        self.tokens += list(zip(keys.clone().unbind(2), values.clone().unbind(2), strict=True))
+        shown = [torch.stack(part, dim=2) for part in zip(*self.tokens, strict=True)]
+        del self.tokens[: max(0, len(self.tokens) - self.window + 1)]
+        return shown
+
+
+def keeps_w(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, -self.window :].clone(), values[:, :, -self.window :].clone()
+    return keys, values
+
+
+def keeps_w_minus_two(self, keys, values):
+    keys, values = joined(self, keys, values)
+    start = max(0, keys.shape[2] - max(self.window - 2, 0))
+    self.keys, self.values = keys[:, :, start:].clone(), values[:, :, start:].clone()
+    return keys, values
+
+
+def trims_before_the_prompt_is_attended(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, -self.window :].clone(), values[:, :, -self.window :].clone()
+    return self.keys, self.values
+
+
+def returns_what_it_keeps(self, keys, values):
+    window(self, keys, values)
+    return self.keys, self.values
+
+
+def trims_each_chunk(self, keys, values):
+    return window(self, keys[:, :, -self.window :], values[:, :, -self.window :])
+
+
+def forgets_beyond_the_chunk(self, keys, values):
+    shown = joined(self, keys, values)
+    self.keys = keys[:, :, -(self.window - 1) :].clone()
+    self.values = values[:, :, -(self.window - 1) :].clone()
+    return shown
+
+
+def new_ones_alone(self, keys, values):
+    window(self, keys, values)
+    return keys, values
+
+
+def never_drops(self, keys, values):
+    self.keys, self.values = (states.clone() for states in joined(self, keys, values))
+    return self.keys, self.values
+
+
+def keeps_all_and_shows_a_part(self, keys, values):
+    new = keys.shape[2]
+    self.keys, self.values = (states.clone() for states in joined(self, keys, values))
+    return self.keys[:, :, -(new + self.window - 1) :], self.values[:, :, -(new + self.window - 1) :]
+
+
+def keeps_the_first(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, : self.window - 1].clone(), values[:, :, : self.window - 1].clone()
+    return keys, values
+
+
+def values_grow(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, -(self.window - 1) :].clone(), values.clone()
+    return keys, values
+
+
+def keeps_views(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, -(self.window - 1) :], values[:, :, -(self.window - 1) :]
+    return keys, values
+
+
+def forgets_to_return(self, keys, values):
+    window(self, keys, values)
+
+
+# 04c
+
+
+def sink_mask(self, q_len, window=0, sinks=0):
+    held = 0 if self.keys is None else self.keys.shape[2]
+    column, query = torch.arange(held + q_len), torch.arange(held, held + q_len)[:, None]
+    near, first = query - column < self.window + window, column < self.sinks + sinks
+    return (column <= query) & (near | first)
+
+
+def sink_layer(update=None, mask=sink_mask, keep=None):
+    def start(self, window, sinks):
+        self.window, self.sinks, self.keys, self.values = window, sinks, None, None
+
+    def by_columns(self, keys, values):
+        keys, values = joined(self, keys, values)
+        keep_now = (keep or right_columns)(self, keys.shape[2])
+        self.keys, self.values = keys[:, :, keep_now], values[:, :, keep_now]
+        return keys, values
+
+    return type("SinkLayer", (), {"__init__": start, "update": update or by_columns, "mask": mask})
+
+
+def right_columns(self, count):
+    column = torch.arange(count)
+    return (column < self.sinks) | (column > count - self.window)
+
+
+def the_window_alone(self, count):
+    return torch.arange(count) > count - self.window
+
+
+def first_of_the_window(self, keys, values):
+    keys, values = joined(self, keys, values)
+    recent = [states[:, :, -(self.window - 1) :] for states in (keys, values)]
+    first = [states[:, :, : self.sinks] for states in recent]
+    self.keys, self.values = (torch.cat(pair, 2) for pair in zip(first, recent, strict=True))
+    return keys, values
+
+
+def kept_twice(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = (
+        torch.cat([states[:, :, : self.sinks], states[:, :, -(self.window - 1) :]], 2) for states in (keys, values)
+    )
+    return keys, values
+
+
+def window_in_all(self, count):
+    column = torch.arange(count)
+    return (column < self.sinks) | (column > count - self.window + self.sinks)
+
+
+def w_beside_the_sinks(self, count):
+    column = torch.arange(count)
+    return (column < self.sinks) | (column >= count - self.window)
+
+
+def keeps_everything(self, count):
+    return torch.arange(count) >= 0
+
+
+def returns_after_dropping(self, keys, values):
+    keys, values = joined(self, keys, values)
+    keep = right_columns(self, keys.shape[2])
+    self.keys, self.values = keys[:, :, keep], values[:, :, keep]
+    return self.keys, self.values
+
+
+def masks_the_sinks(self, q_len):
+    held = 0 if self.keys is None else self.keys.shape[2]
+    column, query = torch.arange(held + q_len), torch.arange(held, held + q_len)[:, None]
+    return (column <= query) & (query - column < self.window)
+
+
+def all_held_is_visible(self, q_len):
+    held = 0 if self.keys is None else self.keys.shape[2]
+    return torch.ones(q_len, held + q_len).tril(held).bool()
+
+
+def no_mask(self, q_len):
+    held = 0 if self.keys is None else self.keys.shape[2]
+    return torch.ones(q_len, held + q_len, dtype=torch.bool)
+
+
+def square_mask(self, q_len):
+    return torch.ones(q_len, q_len, dtype=torch.bool).tril()
+
+
+def swapped_mask(self, q_len):
+    return ~sink_mask(self, q_len)
+
+
+def wide_mask(self, q_len):
+    return sink_mask(self, q_len, window=1)
+
+
+# 04d
+
+SEEN = {7: list(range(8)), 8: [8], 9: [8, 9]}
+
+WRONG = {
+    "04a": [
+        (one_too_many, "one too many"),
+        (not_itself, "at distance 0 it looks at itself"),
+        (window_before_itself, "at distance 0 it looks at itself"),
+        (one_too_few, "one too few"),
+        (offset_ignored, "the first key stands at position `offset`"),
+        (queries_from_zero, "the queries were counted from 0"),
+        (queries_from_offset, "the queries were counted from `offset`"),
+        (sees_the_future, "the future is visible"),
+        (looks_both_ways, "a window looks back only"),
+        (causal_alone, "the window is not used"),
+        (inverted, "True means may look"),
+        (turned, "rows and columns are swapped"),
+        (for_adding, "not numbers to be added"),
+    ],
+    "04b": [
+        (layer(keeps_w), "keep window - 1"),
+        (layer(keeps_w_minus_two), "one too few are kept"),
+        (layer(trims_before_the_prompt_is_attended), "never had their turn to look"),
+        (layer(returns_what_it_keeps), "dropped before they were returned"),
+        (layer(trims_each_chunk), "cut to the window as it came in"),
+        (layer(forgets_beyond_the_chunk), "only tokens of that chunk are held"),
+        (layer(new_ones_alone), "only the new tokens were returned"),
+        (layer(never_drops), "nothing is ever dropped"),
+        (layer(keeps_all_and_shows_a_part), "old ones are still held somewhere"),
+        (layer(keeps_the_first), "the first tokens were kept"),
+        (layer(values_grow), "the values do not"),
+        (layer(keeps_views), "a view of the caller's own tensor"),
+        (layer(forgets_to_return), "`return` missing"),
+    ],
+    "04c": [
+        (sink_layer(keep=the_window_alone), "a plain window"),
+        (sink_layer(first_of_the_window), "the first tokens of the window"),
+        (sink_layer(kept_twice), "kept twice"),
+        (sink_layer(keep=window_in_all), "they come on top"),
+        (sink_layer(keep=w_beside_the_sinks), "one too many: window - 1"),
+        (sink_layer(keep=keeps_everything), "nothing is ever dropped"),
+        (sink_layer(returns_after_dropping), "dropped before they were returned"),
+        (sink_layer(mask=masks_the_sinks), "the mask hides them"),
+        (sink_layer(mask=all_held_is_visible), "shows all that is held"),
+        (sink_layer(mask=no_mask), "its own future"),
+        (sink_layer(mask=square_mask), "a column for each held token"),
+        (sink_layer(mask=swapped_mask), "True means may look"),
+        (sink_layer(mask=wide_mask), "one token too many be seen"),
+        (sink_layer(mask=None), "without one"),
+    ],
+    "04d": [
+        (SEEN | {8: range(1, 9), 9: range(2, 10)}, "does not slide along"),
+        (SEEN | {8: range(9), 9: [9]}, "token 8 begins the second"),
+        (SEEN | {8: range(1, 9), 9: [9]}, "token 8 begins the second"),
+        (SEEN | {7: [7], 8: [7, 8], 9: [7, 8, 9]}, "token 7 is in it"),
+        ({7: range(8), 8: range(9), 9: range(10)}, "nothing before the border"),
+        ({7: range(7), 8: [], 9: [8]}, "a token sees itself too"),
+        ({7: range(8), 8: range(8, 16), 9: range(8, 16)}, "the later ones are its future"),
+        (SEEN | {7: 8}, "a list of positions"),
+    ],
+}
+RIGHT = {
+    "04a": [mask, mask_by_loops],
+    "04b": [layer(window), InABuffer],
+    "04c": [sink_layer()],
+    "04d": [SEEN, {7: range(8), 8: {8}, 9: (9, 8)}],
+}

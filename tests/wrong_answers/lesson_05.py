@@ -1,0 +1,249 @@
+"""Lesson 05: crop, what a window holds after it, and guessing."""
+
+import torch
+
+import kvcourse as kv
+
+
+class Base:
+    keys = None
+    values = None
+
+    def update(self, keys, values):
+        if self.keys is None:
+            self.keys, self.values = keys.clone(), values.clone()
+        else:
+            self.keys, self.values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
+        return self.keys, self.values
+
+
+def layer(crop):
+    return type("CroppableLayer", (Base,), {"crop": crop})
+
+
+# 05a
+
+
+def crop(self, n, most=None):
+    """Right."""
+    if n > 0:
+        raise ValueError("how many tokens to remove, as a negative number")
+    left = self.keys.shape[2] - min(-n, self.keys.shape[2])
+    self.keys = self.keys[:, :, :left].clone()
+    self.values = self.values[:, :, :left].clone()
+
+
+def crop_by_narrow(self, n):
+    """Right."""
+    length = self.keys.shape[-2]
+    if n > 0:
+        raise ValueError(n)
+    if n == 0:
+        return
+    if -n >= length:
+        self.keys = self.values = None
+        return
+    self.keys, self.values = self.keys.narrow(2, 0, length + n), self.values.narrow(2, 0, length + n)
+
+
+def slices_to_n(self, n):
+    if n > 0:
+        raise ValueError(n)
+    self.keys, self.values = self.keys[:, :, :n], self.values[:, :, :n]
+
+
+def negative_length(self, n):
+    if n > 0:
+        raise ValueError(n)
+    length = self.keys.shape[2] + n
+    self.keys, self.values = self.keys[:, :, :length], self.values[:, :, :length]
+
+
+def accepts_positive(self, n):
+    length = self.keys.shape[2] - abs(n)
+    length = length if length > 0 else 0
+    self.keys, self.values = self.keys[:, :, :length], self.values[:, :, :length]
+
+
+def asserts(self, n):
+    assert n <= 0, "negative, please"
+    crop(self, n)
+
+
+def refuses_too_late(self, n):
+    length = max(0, self.keys.shape[2] - abs(n))
+    self.keys, self.values = self.keys[:, :, :length], self.values[:, :, :length]
+    if n > 0:
+        raise ValueError(n)
+
+
+def refuses_too_many(self, n):
+    if n > 0 or -n > self.keys.shape[2]:
+        raise ValueError("not so many")
+    crop(self, n)
+
+
+def drops_the_first(self, n):
+    if n > 0:
+        raise ValueError(n)
+    self.keys, self.values = self.keys[:, :, -n:], self.values[:, :, -n:]
+
+
+def keeps_n(self, n):
+    if n > 0:
+        raise ValueError(n)
+    self.keys, self.values = self.keys[:, :, : abs(n)], self.values[:, :, : abs(n)]
+
+
+def keys_alone(self, n):
+    values = self.values
+    crop(self, n)
+    self.values = values
+
+
+def returns_it(self, n):
+    if n > 0:
+        raise ValueError(n)
+    length = max(0, self.keys.shape[2] + n)
+    return self.keys[:, :, :length], self.values[:, :, :length]
+
+
+def along_the_heads(self, n):
+    if n > 0:
+        raise ValueError(n)
+    self.keys, self.values = self.keys[:, :n], self.values[:, :n]
+
+
+# 05b
+
+TRUE = {"a": ([0, 1], 2), "b": "refused", "c": ([2], 3), "d": ([1, 2, 3], 4)}
+TRUE |= {"e": "refused", "f": ([6, 7, 8], 9), "g": ([], 0), "h": ([6, 7, 8], 9)}
+KEEPS_W = TRUE | {"c": ([1, 2], 3), "d": ([0, 1, 2, 3], 4), "f": ([5, 6, 7, 8], 9), "h": ([5, 6, 7, 8], 9)}
+HELD = {letter: said if said == "refused" else (said[0], len(said[0])) for letter, said in TRUE.items()}
+
+# 05c
+
+
+def guess_round(model, cache, text, guess):
+    """Right, written with a loop."""
+    held = cache.get_seq_length()
+    fed = torch.cat([text, guess], dim=-1)[:, held:]
+    scores = model(fed, cache=cache).logits[0].argmax(-1).tolist()
+    mine = scores[text.shape[1] - held - 1 :]
+    accepted = []
+    for guessed, own in zip(guess[0].tolist(), mine, strict=False):
+        if guessed != own:
+            break
+        accepted.append(guessed)
+    accepted.append(mine[len(accepted)])
+    cache.crop(-(guess.shape[1] - (len(accepted) - 1)))
+    return torch.cat([text, torch.tensor([accepted])], dim=1)
+
+
+def wrong_round(compare=lambda own, guess: own[:, :-1] == guess, run=True, bonus=True, crop="wrong", old=False):
+    """A round with one thing wrong."""
+
+    def speculate(model, cache, text, guess):
+        held = 0 if old else cache.get_seq_length()
+        logits = model(torch.cat([text, guess], 1)[:, held:], cache=cache).logits
+        own = logits[:, logits.shape[1] - guess.shape[1] - 1 :].argmax(-1)
+        same = compare(own, guess)
+        n = int(same.long().cumprod(1).sum() if run else same.sum())
+        text = torch.cat([text, guess[:, :n]] + [own[:, n : n + 1]] * bonus, 1)
+        wrong = guess.shape[1] - n
+        cache.crop(
+            {"wrong": -wrong, "accepted": -n, "none": 0, "all": n * 0 - guess.shape[1], "more": -wrong - 1}[crop]
+        )
+        return text
+
+    return speculate
+
+
+def believes_everything(model, cache, text, guess):
+    text = torch.cat([text, guess], dim=1)
+    own = model(text[:, cache.get_seq_length() :], cache=cache).logits[:, -1:].argmax(-1)
+    return torch.cat([text, own], dim=1)
+
+
+def takes_the_wrong_guess(model, cache, text, guess):
+    held = cache.get_seq_length()
+    own = model(torch.cat([text, guess], 1)[:, held:], cache=cache).logits[:, -guess.shape[1] - 1 :].argmax(-1)
+    n = 0
+    while n < guess.shape[1] and guess[0, n] == own[0, n]:
+        n += 1
+    cache.crop(n - guess.shape[1])
+    return torch.cat([text, guess[:, : n + 1] if n < guess.shape[1] else own], dim=1)
+
+
+def feeds_the_guess_alone(model, cache, text, guess):
+    fed = guess if cache.get_seq_length() else torch.cat([text, guess], 1)
+    if not fed.shape[1]:
+        fed = text[:, -1:]
+    own = model(fed, cache=cache).logits[:, -guess.shape[1] - 1 :].argmax(-1)
+    n = int((own[:, : guess.shape[1]][:, -guess.shape[1] :] == guess[:, : own.shape[1]]).cumprod(1).sum())
+    text = torch.cat([text, own[:, : n + 1]], 1)
+    cache.crop(min(0, text.shape[1] - 1 - cache.get_seq_length()))
+    return text
+
+
+def ignores_the_guess(model, cache, text, guess):
+    return kv.greedy(model, text, 1, cache)
+
+
+def a_forward_for_each(model, cache, text, guess):
+    for token in [*guess[0].tolist(), None]:
+        text = kv.greedy(model, text, 1, cache)
+        if token != text[0, -1]:
+            return text
+
+
+def only_the_new(model, cache, text, guess):
+    return guess_round(model, cache, text, guess)[:, text.shape[1] :]
+
+
+WRONG = {
+    "05a": [
+        (layer(slices_to_n), "`[:-0]` is `[:0]`"),
+        (layer(negative_length), "the length went below zero"),
+        (layer(accepts_positive), "a positive count has to be refused"),
+        (layer(asserts), "the kind of error for a bad value is ValueError"),
+        (layer(refuses_too_late), "changed before it refused"),
+        (layer(refuses_too_many), "empties the layer; that is no error"),
+        (layer(drops_the_first), "the first tokens went"),
+        (layer(keeps_n), "as many were kept as were to go"),
+        (layer(keys_alone), "only the keys were cropped"),
+        (layer(returns_it), "nothing was removed"),
+        (layer(along_the_heads), "heads were removed"),
+        (Base, "a method `crop(self, n)`"),
+    ],
+    "05b": [
+        (KEEPS_W, "so W - 1 are kept"),
+        (HELD, "not how many tokens are held"),
+        (TRUE | {"a": "refused", "g": "refused"}, "a crop needs no recording"),
+        (TRUE | {"c": "refused", "d": "refused"}, "so it can go back"),
+        (TRUE | {"b": ([3, 4], 5)}, "so it refuses"),
+        (TRUE | {"b": ([2, 3, 4], 5), "e": ([0, 1, 2], 3)}, "so it refuses"),
+        (TRUE | {"e": ([0, 1, 2], 3)}, "the first one has been dropped already"),
+        (TRUE | {"c": ([0, 1, 2], 3), "d": ([0, 1, 2, 3], 4)}, "not beyond it"),
+        (TRUE | {"f": ([], 0), "h": ([], 0)}, "crop(0) removes no token"),
+        (TRUE | {"f": "refused"}, "crop(0) never raises"),
+        (TRUE | {"b": "it refuses"}, "or the word"),
+    ],
+    "05c": [
+        (wrong_round(crop="accepted"), "the accepted guesses were cropped"),
+        (wrong_round(bonus=False), "the model's own token is lost"),
+        (wrong_round(run=False), "a guess behind a wrong one was accepted"),
+        (believes_everything, "the guesses were trusted"),
+        (takes_the_wrong_guess, "the model's token goes in"),
+        (wrong_round(crop="none"), "still in the cache"),
+        (wrong_round(crop="all"), "also those that hold"),
+        (wrong_round(crop="more"), "one token too many was cropped"),
+        (wrong_round(compare=lambda own, guess: own[:, 1:] == guess), "compared one place off"),
+        (wrong_round(old=True), "feed only what is new"),
+        (feeds_the_guess_alone, "the last token of the text was never fed"),
+        (ignores_the_guess, "the guesses were thrown away"),
+        (a_forward_for_each, "one forward is enough"),
+        (only_the_new, "does not begin with the text before"),
+    ],
+}
+RIGHT = {"05a": [layer(crop), layer(crop_by_narrow)], "05b": [TRUE], "05c": [guess_round, wrong_round()]}

@@ -1,0 +1,267 @@
+"""Lesson 07: one prefix for many, the seam, the order of a prompt, the bill."""
+
+import copy
+
+import kvcourse as kv
+
+# 07a
+
+
+def answers(model, prefix, prompts, new):
+    """Right."""
+    texts = []
+    for ids in prompts:
+        mine = copy.deepcopy(prefix)
+        texts.append(kv.greedy(model, ids, new, mine))
+    return texts
+
+
+def answers_with_generate(model, prefix, prompts, new):
+    """Right."""
+    options = {"max_new_tokens": new, "do_sample": False, "pad_token_id": 0}
+    return tuple(model.generate(ids, cache=copy.deepcopy(prefix), **options) for ids in prompts)
+
+
+def answers_and_goes_back(model, prefix, prompts, new):
+    """Right: no copy, but the prefix is rolled back behind each answer."""
+    length, texts = prefix.get_seq_length(), []
+    for ids in prompts:
+        texts.append(kv.greedy(model, ids, new, prefix))
+        prefix.crop(length - prefix.get_seq_length())
+    return texts
+
+
+def no_copy(model, prefix, prompts, new):
+    return [kv.greedy(model, ids, new, prefix) for ids in prompts]
+
+
+def shallow(model, prefix, prompts, new):
+    return [kv.greedy(model, ids, new, copy.copy(prefix)) for ids in prompts]
+
+
+def copies_after_the_first_answer(model, prefix, prompts, new):
+    texts = [kv.greedy(model, prompts[0], new, prefix)]
+    for ids in prompts[1:]:
+        texts.append(kv.greedy(model, ids, new, copy.deepcopy(prefix)))
+    return texts
+
+
+def one_copy_for_all(model, prefix, prompts, new):
+    cache = copy.deepcopy(prefix)
+    return [kv.greedy(model, ids, new, cache) for ids in prompts]
+
+
+def an_empty_cache_each(model, prefix, prompts, new):
+    return [kv.greedy(model, ids, new, kv.DynamicCache(config=model.config)) for ids in prompts]
+
+
+def nothing_cached(model, prefix, prompts, new):
+    return [kv.greedy(model, ids, new) for ids in prompts]
+
+
+def only_the_questions(model, prefix, prompts, new):
+    length = prefix.get_seq_length()
+    return [kv.greedy(model, ids[:, length:], new, copy.deepcopy(prefix)) for ids in prompts]
+
+
+def empties_it(model, prefix, prompts, new):
+    texts = answers(model, prefix, prompts, new)
+    prefix.crop(-prefix.get_seq_length())
+    return texts
+
+
+def only_new(model, prefix, prompts, new):
+    return [text[:, -new:] for text in answers(model, prefix, prompts, new)]
+
+
+def the_first_alone(model, prefix, prompts, new):
+    return kv.greedy(model, prompts[0], new, copy.deepcopy(prefix))
+
+
+# 07b
+
+
+def go_on(tokenizer, cache, rules, prompt):
+    """Right."""
+    held, ids, saved = tokenizer(rules).input_ids, tokenizer(prompt).input_ids, 0
+    while saved < min(len(held), len(ids) - 1) and held[saved] == ids[saved]:
+        saved += 1
+    cache.crop(-(len(held) - saved))
+    return ids[saved:], saved
+
+
+def go_on_with_tensors(tokenizer, cache, rules, prompt):
+    """Right."""
+    held, ids = (tokenizer(text, return_tensors="pt").input_ids for text in (rules, prompt))
+    saved = min(kv.common_prefix(held, ids), ids.shape[1] - 1)
+    cache.crop(saved - held.shape[1])
+    return ids[:, saved:], saved
+
+
+def tokenizes_the_request(tokenizer, cache, rules, prompt):
+    return tokenizer(prompt[len(rules) :]).input_ids, cache.get_seq_length()
+
+
+def always_one_back(tokenizer, cache, rules, prompt):
+    cache.crop(-1)
+    saved = cache.get_seq_length()
+    return tokenizer(prompt).input_ids[saved:], saved
+
+
+def one_back_from_the_prefix(tokenizer, cache, rules, prompt):
+    held, ids = tokenizer(rules).input_ids, tokenizer(prompt).input_ids
+    saved = max(kv.common_prefix(held, ids) - 1, 0)
+    cache.crop(saved - len(held))
+    return ids[saved:], saved
+
+
+def feeds_nothing(tokenizer, cache, rules, prompt):
+    held, ids = tokenizer(rules).input_ids, tokenizer(prompt).input_ids
+    saved = kv.common_prefix(held, ids)
+    cache.crop(saved - len(held))
+    return ids[saved:], saved
+
+
+def trusts_the_length(tokenizer, cache, rules, prompt):
+    saved = cache.get_seq_length()
+    return tokenizer(prompt).input_ids[saved:], saved
+
+
+def crops_nothing(tokenizer, cache, rules, prompt):
+    ids = tokenizer(prompt).input_ids
+    saved = min(kv.common_prefix(tokenizer(rules).input_ids, ids), len(ids) - 1)
+    return ids[saved:], saved
+
+
+def starts_again(tokenizer, cache, rules, prompt):
+    cache.reset()
+    return tokenizer(prompt).input_ids, 0
+
+
+def feeds_it_all(tokenizer, cache, rules, prompt):
+    return tokenizer(prompt).input_ids, go_on(tokenizer, cache, rules, prompt)[1]
+
+
+def counts_the_old_length(tokenizer, cache, rules, prompt):
+    saved = cache.get_seq_length()
+    return go_on(tokenizer, cache, rules, prompt)[0], saved
+
+
+def the_ids_alone(tokenizer, cache, rules, prompt):
+    return go_on(tokenizer, cache, rules, prompt)[0]
+
+
+def the_package(tokenizer, cache, rules, prompt):
+    step = kv.continue_from(cache, tokenizer(rules).input_ids, tokenizer(prompt).input_ids)
+    return step.feed, step.saved
+
+
+# 07c
+
+ORDER = ["rules", "documents", "user", "question", "clock"]
+
+
+# 07d
+
+
+def bill(prefix, questions, output, block):
+    """Right."""
+    fresh = cached = 0
+    for number, question in enumerate(questions):
+        found = prefix // block * block if number else 0
+        cached += found
+        fresh += prefix + question - found
+    return fresh, cached, output * len(questions)
+
+
+def billed(hit=lambda p, b: p // b * b, hits=-1, out=None, fresh=None):
+    def wrong_bill(prefix, questions, output, block):
+        n = len(questions)
+        cached = hit(prefix, block) * (n + hits)
+        rest = n * prefix + sum(questions) - cached
+        return fresh(prefix, questions) if fresh else rest, cached, out(output, n) if out else output * n
+
+    return wrong_bill
+
+
+def output_at_a_discount(prefix, questions, output, block):
+    fresh, cached, written = bill(prefix, questions, output, block)
+    return fresh, cached + written - output, output
+
+
+def blocks_of_all(prefix, questions, output, block):
+    fresh, cached, written = bill(prefix, questions, output, 1)
+    return fresh + cached % block, cached - cached % block, written
+
+
+def blocks_with_the_question(prefix, questions, output, block):
+    cached = sum((prefix + question) // block * block for question in questions[1:])
+    return prefix * len(questions) + sum(questions) - cached, cached, output * len(questions)
+
+
+def swapped(prefix, questions, output, block):
+    fresh, cached, written = bill(prefix, questions, output, block)
+    return cached, fresh, written
+
+
+def the_sum(prefix, questions, output, block):
+    return sum(bill(prefix, questions, output, block))
+
+
+WRONG = {
+    "07a": [
+        (no_copy, "no copy was made, or a shallow one"),
+        (shallow, "no copy was made, or a shallow one"),
+        (copies_after_the_first_answer, "copied after the first answer"),
+        (one_copy_for_all, "each needs a copy of its own"),
+        (an_empty_cache_each, "the prefix was read again"),
+        (nothing_cached, "the prefix was read again"),
+        (only_the_questions, "hand over the whole prompt"),
+        (empties_it, "the prefix is empty afterwards"),
+        (only_new, "return the whole texts"),
+        (the_first_alone, "new tokens behind the short prompt"),
+    ],
+    "07b": [
+        (tokenizes_the_request, "cut into tokens by itself"),
+        (always_one_back, "one token was cropped whatever the prompt is"),
+        (one_back_from_the_prefix, "one token too many was cropped"),
+        (feeds_nothing, "nothing is left to feed"),
+        (trusts_the_length, "the ids were cut by a length"),
+        (crops_nothing, "the cache still holds other ones"),
+        (starts_again, "everything was thrown away"),
+        (feeds_it_all, "read twice"),
+        (counts_the_old_length, "not all that it held before"),
+        (the_ids_alone, "two things"),
+        (the_package, "does what this task builds"),
+    ],
+    "07c": [
+        ((["clock", "rules", "documents", "user", "question"], 455), "the clock is another one in each request"),
+        ((["rules", "clock", "documents", "user", "question"], 80), "the clock is another one in each request"),
+        ((["rules", "documents", "question", "user", "clock"], 455), "the question is another one in each request"),
+        ((["rules", "user", "documents", "question", "clock"], 455), "the user's text stands before the documents"),
+        ((["documents", "rules", "user", "question", "clock"], 455), "the rules are the same in every request"),
+        ((ORDER, 485), "matches in the middle were counted too"),
+        ((ORDER, 200), "compared with the prompt before alone"),
+        ((ORDER, 475), "the first request finds nothing"),
+        ((ORDER, 450), "one by one"),
+        ((["rules", "documents"], 455), "each of the five parts once"),
+    ],
+    "07d": [
+        (billed(hit=lambda p, b: (p + b - 1) // b * b), "round down"),
+        (billed(hits=0), "it is cold"),
+        (output_at_a_discount, "output got the discount"),
+        (billed(out=lambda output, n: output), "output got the discount"),
+        (billed(hit=lambda p, b: p), "what is left over is lost"),
+        (blocks_of_all, "rounded down once, at the end"),
+        (blocks_with_the_question, "the questions were taken for cached"),
+        (billed(fresh=lambda p, q: p + sum(q)), "behind its last full block"),
+        (swapped, "the order is fresh, cached, output"),
+        (the_sum, "not three numbers"),
+    ],
+}
+RIGHT = {
+    "07a": [answers, answers_with_generate, answers_and_goes_back],
+    "07b": [go_on, go_on_with_tensors],
+    "07c": [(ORDER, 455), (["rules", "documents", "user", "clock", "question"], 455)],
+    "07d": [bill, billed()],
+}
