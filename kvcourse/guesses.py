@@ -25,7 +25,7 @@ def predict(key: str, guess=None, options: dict | None = None) -> None:
             raise ValueError(f"question {key!r}: option {_words(option)} needs the belief behind it, a sentence")
     _questions[key] = dict(options)
     _guesses.pop(key, None)
-    listed = ", ".join(repr(option) if isinstance(option, str) else _words(option) for option in options)
+    listed = ", ".join(repr(option) for option in options)  # as they are typed: 2028, not 2,028
     if guess is None:
         print(f"No guess yet. Options: {listed}.\nPut one of them in place of None and run this cell again.")
         return

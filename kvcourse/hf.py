@@ -39,10 +39,17 @@ def layer_specs(config):
     Raises ValueError for a kind that a model file defines for itself, naming it.
     """
     config = config.get_text_config(decoder=True)
-    per_layer = list(config.per_layer_config)
+    per_layer = _decoder_layers(config)
     kinds = getattr(config, "layer_types", None) or [_kind_without_list(layer) for layer in per_layer]
     sharing = getattr(config, "kv_sharing_modes", None) or [None] * len(kinds)
     return [_spec(kind, mode, layer) for kind, mode, layer in zip(kinds, sharing, per_layer, strict=False)]
+
+
+def _decoder_layers(config):
+    """A config for each layer of the decoder. T5 and its kin count the encoder's layers under the common name."""
+    layers = list(config.per_layer_config)
+    count = getattr(config, "num_decoder_layers", None) if getattr(config, "is_encoder_decoder", False) else None
+    return layers if count is None else (layers + layers[-1:] * count)[:count]
 
 
 def _kind_without_list(layer):
@@ -67,7 +74,7 @@ def _spec(kind, sharing, layer):
 
 def head_shapes(config):
     """(kv_heads, head_dim) of each layer. head_dim is not always hidden / heads: a config may state it."""
-    layers = config.get_text_config(decoder=True).per_layer_config
+    layers = _decoder_layers(config.get_text_config(decoder=True))
     return [
         (
             getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads,

@@ -285,3 +285,17 @@ def test_early_initialization_prepares_both_sides():
     cache.early_initialization(2, 3, 4, torch.float32, "cpu")
     assert cache.is_initialized and cache.nbytes() == 2 * 2 * 2 * 3 * 4 * (8 + 5) * 4
     assert cache.cross_attention_cache.layers[0].keys.shape == (2, 3, 0, 4) and cache.is_updated == {0: False, 1: False}
+
+
+@pytest.mark.parametrize("layers", [(2, 3), (3, 2)])
+def test_a_decoder_of_another_depth_than_the_encoder(layers):
+    sizes = dict(vocab_size=32, d_model=16, d_kv=8, d_ff=32, num_heads=2, dropout_rate=0.0, initializer_factor=3.0)
+    config = transformers.T5Config(
+        **sizes, num_layers=layers[0], num_decoder_layers=layers[1], decoder_start_token_id=0
+    )
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    source = torch.tensor([[5, 9, 3, 17, 1]])
+    cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+    assert len(cache) == layers[1]
+    text = model.generate(source, cache=cache, do_sample=False, max_new_tokens=8)
+    assert torch.equal(text, model.generate(source, use_cache=False, do_sample=False, max_new_tokens=8))

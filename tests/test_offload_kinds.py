@@ -162,3 +162,20 @@ def test_an_offloaded_block_is_quantized_once_and_crosses_as_codes(backend, monk
     for ours, theirs in zip(cache.layers, resident.layers, strict=True):
         assert torch.equal(ours.keys, theirs.keys) and torch.equal(ours.values, theirs.values)
     assert 0 < device.written_bytes < 2 * 2 * tokens.nbytes
+
+
+def test_layers_that_stay_count_on_the_device():
+    config = LlamaConfig(
+        hidden_size=16,
+        num_attention_heads=2,
+        num_hidden_layers=4,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        sliding_window=4,
+    )
+    tokens = torch.randn(1, 2, 9, 8)
+    cache = kv.DynamicCache(config=config, offloading=True, offload_only_non_sliding=True)
+    with emulated_device(10**6, 1e6, 0) as device:
+        for layer_idx in range(4):
+            cache.update(tokens, tokens, layer_idx)
+        windows = sum(cache.layers[i].nbytes() for i in (0, 2))
+        assert cache.nbytes("emulated") == device.used > windows > 0

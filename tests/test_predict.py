@@ -119,7 +119,7 @@ def test_text_options_ignore_case_and_spaces_and_true_is_not_one(capsys):
 def test_numbers_are_written_for_readers(capsys):
     options = {0.5: "half.", 1234567: "many.", "a": "text."}
     predict("k", None, options)
-    assert "Options: 0.5, 1,234,567, 'a'." in capsys.readouterr().out
+    assert "Options: 0.5, 1234567, 'a'." in capsys.readouterr().out
     assert "Measured: 0.3333, which" in said(capsys, reveal, "k", 1 / 3)
 
 

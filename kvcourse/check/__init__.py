@@ -13,10 +13,13 @@ from importlib import import_module
 from .bytes_02 import FAULTS, FORMULAS
 from .caching_01 import ANSWERS
 from .clocks_03 import FakeClock
+from .logs_06 import CAUSES, LOGS
+from .order_07 import PARTS
 from .playing import cache_of, moved
 from .small_models_01 import FOUR, OneHead
 from .task import TASKS
 from .verdict import Verdict
+from .windows_05 import CROPS
 
 for _file in pkgutil.iter_modules(__path__):
     if re.search(r"_\d\d$", _file.name):
@@ -24,4 +27,5 @@ for _file in pkgutil.iter_modules(__path__):
 globals().update({f"task_{_key}": _check for _key, _check in TASKS.items()})
 
 __all__ = ["ANSWERS", "FAULTS", "FORMULAS", "FOUR", "FakeClock", "OneHead", "TASKS", "Verdict", "cache_of", "moved"]
+__all__ += ["CAUSES", "CROPS", "LOGS", "PARTS"]
 __all__ += [f"task_{_key}" for _key in TASKS]

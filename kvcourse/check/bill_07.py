@@ -91,7 +91,8 @@ BILL_MISTAKES = [
         but(classes=lambda prefix, questions, output, fresh, cached, written: (fresh, cached, output)),
     ),
     Mistake(
-        "the block was not used: only whole blocks are found again, what is left over is lost", but(blocks=lambda tokens, block: tokens)
+        "the block was not used: only whole blocks are found again, what is left over is lost",
+        but(blocks=lambda tokens, block: tokens),
     ),
     Mistake("rounded down once, at the end; each request finds whole blocks of its own", rounded_at_the_end),
     Mistake("the questions were taken for cached: each is another one, and only the prefix is shared", question_too),

@@ -1,4 +1,7 @@
-"""Task 06d: three chats that went wrong, told by their logs. Written down from runs of the course's model, greedy."""
+"""Task 06d: three chats that went wrong, told by their logs.
+
+Written down from runs of the course's model, greedy and without a mask. In log C the thinking was put into its mouth.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +26,7 @@ class Log:
 
 
 def asked(turn, prompt, cache, fed, text):
-    return f"turn {turn}: prompt {prompt} tokens, mask {prompt}, cache {cache:3}; fed {fed}: {text!r}"
+    return f"turn {turn}: prompt {prompt} tokens, cache {cache}; fed {fed}: {text!r}"
 
 
 def answered(turn, text, tokens, cache):
@@ -76,7 +79,7 @@ LOGS = {
 AGAINST = {
     "randomness": "greedy decoding draws nothing by lot: the same input gives the same words each time",
     "weak model": "the same model answers all three questions well when it is fed rightly",
-    "mask too short": "the mask has an entry for each token of the prompt, in every turn",
+    "mask too short": "no mask was handed over, and without one every token that is held is seen",
     "history fed twice": "a history fed twice leaves a cache that has read more tokens than the text has",
     "last token never fed": "then one token less is fed than prompt minus cache",
     "template changed the history": "then the prompt would not begin with the text of the turn before",

@@ -139,7 +139,9 @@ REPAIR_MISTAKES = [
         "the change was ignored: the cache still holds what the text no longer says. Crop to the common prefix", ignored
     ),
     Mistake("everything was thrown away; the common prefix is still right", all_again),
-    Mistake("ids to feed were named that the cache has kept; they would be read twice. Feed new[keep:]", crops_and_feeds_all),
+    Mistake(
+        "ids to feed were named that the cache has kept; they would be read twice. Feed new[keep:]", crops_and_feeds_all
+    ),
     Mistake("cut the new text where the cache ends after the crop, not where it ended before", feeds_by_the_old_length),
     Mistake("crop takes minus the number of tokens to remove; the number that stay was given", crops_what_stays),
     Mistake("the right ids to feed, but the cache still holds what the text no longer says: crop it", never_crops),

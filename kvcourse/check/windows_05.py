@@ -21,7 +21,8 @@ class Crop:
 
     def __str__(self):
         how = "recording" if self.recording else "not recording"
-        return f"window of {self.window}, {self.tokens} tokens read at once, {how}, then crop({-self.remove})"
+        tokens = f"{self.tokens} token{'s' * (self.tokens > 1)}"
+        return f"window of {self.window}, {tokens} read at once, {how}, then crop({-self.remove})"
 
     def live(self):
         """(positions held, length) after the crop; "refused"."""

@@ -47,10 +47,13 @@ def update(cache, layer_idx, key_states, value_states, *args, **kwargs):
 def nbytes_on_device(cache, device, used):
     """Bytes of the copies that offloaded layers have on `device` (None: on any); "emulated" names the emulated one.
 
-    A resident cache that was updated under `emulated_device` counts as lying there.
+    What was updated under `emulated_device` and stays there counts as lying there: a resident cache, or the layers of
+    an offloaded one that do not move.
     """
+    if device == "emulated" and active:
+        return active[-1].bytes_of(cache)
     if device == "emulated" and not cache.offloading:
-        return active[-1].bytes_of(cache) if active else 0
+        return 0
     if not cache.offloading or (used and device is None):
         return 0  # each token counts once: on the host
     return cache.offloader.nbytes(cache.layers, device)

@@ -24,15 +24,15 @@ Figures (matplotlib, each with an alt text: `alt(fig)`)
     server_memory               requests in rooms and in blocks, slot by slot
     closing_map                 bytes a token against the time of a step, a mark a cache
     memory_in_use               bytes in use, attempt after attempt, against the memory that there is
+    number_line                 what number formats can represent, and where numbers land
+    error_by_step               a mean error that falls from step to step
+    where_keys_are_big          heat map token x channel, and perplexity against bits
 Widgets (ipywidgets; states are computed beforehand, a move only draws)
     knee_explorer               the offload timeline for other links and depths
     Calculator                  which cache fits into a device beside a model's weights
     StepThrough                 which boxes remain after a read or a crop: guess and truth
     PromptSorter                the parts of a prompt in any order, and the tokens reused
     OutlierExplorer             one outlier in few bits: which groups pay
-    number_line                 what number formats can represent, and where numbers land
-    error_by_step               a mean error that falls from step to step
-    where_keys_are_big          heat map token x channel, and perplexity against bits
 Data
     story, Move                 what a layer held through reads and crops, from a live cache
     Recorder, Step, count       what happened to each position in each step
@@ -68,15 +68,11 @@ from .timeline import OneStep, last_step, offload_timeline, timeline_text
 from .widgets import Move, OutlierExplorer, PromptSorter, StepThrough, story
 
 __all__ = [
-    "where_keys_are_big",
-    "packing_text",
-    "number_line",
-    "error_by_step",
-    "NumberLine",
     "Calculator",
     "MARKS",
     "ModelMemory",
     "Move",
+    "NumberLine",
     "OneStep",
     "OutlierExplorer",
     "PromptSorter",
@@ -92,12 +88,15 @@ __all__ = [
     "constant_or_growing",
     "count",
     "crop_picture",
+    "error_by_step",
     "forgetting",
     "knee_explorer",
     "last_step",
     "memory_in_use",
     "memory_ruler",
+    "number_line",
     "offload_timeline",
+    "packing_text",
     "plan_bars",
     "price_of_a_batch",
     "price_of_a_forward",
@@ -114,4 +113,5 @@ __all__ = [
     "strip",
     "strip_text",
     "timeline_text",
+    "where_keys_are_big",
 ]

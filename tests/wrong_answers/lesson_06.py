@@ -340,7 +340,7 @@ WRONG = {
         (CAUSES | {"B": ("randomness", 5)}, "draws nothing by lot"),
         (CAUSES | {"C": ("weak model", 4)}, "answers all three questions well"),
         (CAUSES | {"C": ("history fed twice", 3)}, "more tokens than the text has"),
-        (CAUSES | {"B": ("mask too short", 3)}, "an entry for each token"),
+        (CAUSES | {"B": ("mask too short", 3)}, "no mask was handed over"),
         (CAUSES | {"A": ("history fed twice", 4)}, "it has happened already"),
         (CAUSES | {"C": ("template changed the history", 2)}, "all numbers still fit"),
         (CAUSES | {"A": "history fed twice"}, "a cause and the number of a line"),

@@ -1,0 +1,128 @@
+"""Task 12c: bytes of a quantized cache, to the last one. What is right is what a filled layer holds."""
+
+import functools
+import math
+
+import torch
+
+from ..layers.blocks import QuantizedBuffer
+from ..layers.quantized import QuantizedLayer
+from ..quantize import AffineFormat, Quantized
+from .task import Case, Mistake, compare, task
+from .withheld import run_without
+
+OWN = [(QuantizedBuffer, "append"), (AffineFormat, "nbytes"), (Quantized, "nbytes")]
+SMOL = {"layers": 30, "kv_heads": 3, "head_dim": 64, "bits": 4, "group": 64, "residual": 128}
+ODD = {"layers": 2, "kv_heads": 5, "head_dim": 20, "bits": 3, "group": 16, "residual": 32}
+
+
+@functools.cache
+def truth(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    """What a cache of such layers holds in bfloat16 after one update of `tokens` tokens."""
+    layer = QuantizedLayer("hqq", nbits=bits, q_group_size=group, residual_length=residual)
+    zeros = torch.zeros(1, kv_heads, tokens, head_dim, dtype=torch.bfloat16)
+    layer.update(zeros, zeros)
+    return layers * layer.nbytes()
+
+
+def asking(tokens, options, name):
+    """A case: the bytes of a cache after `tokens` tokens."""
+
+    def play(answer, seen):
+        seen["bytes"] = run_without([] if answer is truth else OWN, answer, answer, tokens, **options)
+
+    return Case(f"{tokens} tokens, {name}", play)
+
+
+NAMES = "30 layers, 3 heads of 64; 4 bits, groups of 64, residual 128"
+CASES = [asking(tokens, SMOL, NAMES) for tokens in (10, 128, 129, 500)]
+CASES += [asking(t, ODD, "2 layers, 5 heads of 20; 3 bits, groups of 16, residual 32") for t in (129, 500)]
+
+
+def held(tokens, layers, kv_heads, head_dim, bits, group, residual, **lines):
+    """The formula, with what people forget as parameters."""
+    metadata, exact_bytes = lines.get("metadata", 4), lines.get("exact_bytes", 2)
+    old = lines.get("old", lambda tokens, residual: max(tokens - residual, 0))(tokens, residual)
+    up, whole = lines.get("up", math.ceil), lines.get("whole", math.floor)
+    key_groups = whole(old / group)
+    key_codes = min(key_groups * group, old) if lines.get("wait", True) else old
+    row = up(head_dim * bits / lines.get("bits_a_byte", 8))
+    value_groups = lines.get("value_groups", up(head_dim / group))
+    exact = (tokens - key_codes) + (tokens - old) if lines.get("exact", True) else 0
+    scales = key_groups * head_dim + old * value_groups
+    if lines.get("keys_as_values"):
+        key_codes, scales = old, 2 * old * value_groups
+        exact = 2 * (tokens - old)
+    if lines.get("values_as_keys"):
+        scales, exact, old = 2 * key_groups * head_dim, 2 * (tokens - key_codes), key_codes
+    a_head = (key_codes + old) * row + metadata * scales + exact * head_dim * exact_bytes
+    return layers * kv_heads * a_head * lines.get("part", 1)
+
+
+def but(**lines):
+    return functools.partial(held, **lines)
+
+
+PADDED = "a row of codes ends with a whole byte, so round up for each token: ceil(head_dim * bits / 8)"
+MISTAKES = [
+    Mistake("scales and offsets were forgotten: each group has both, 2 bytes each", but(metadata=0)),
+    Mistake("each group has a scale and an offset: 2 bytes each, 4 together", but(metadata=2)),
+    Mistake("scale and offset are kept in 2 bytes each, not 4", but(metadata=8)),
+    Mistake(
+        "the residual was forgotten: the last tokens are exact, 2 bytes a number. So 100 tokens save nothing",
+        but(old=lambda tokens, residual: tokens),
+    ),
+    Mistake(
+        "saving was promised from the first token on; up to `residual` tokens nothing is quantized at all",
+        but(old=lambda tokens, residual: tokens, wait=False, metadata=0),
+    ),
+    Mistake(
+        "saving was promised from the first token on; up to `residual` tokens nothing is quantized at all",
+        but(old=lambda tokens, residual: tokens, wait=False),
+    ),
+    Mistake(
+        "saving was promised from the first token on; up to `residual` tokens nothing is quantized at all",
+        but(old=lambda tokens, residual: tokens, keys_as_values=True),
+    ),
+    Mistake(
+        "the keys of a group wait until it is full: the tokens that are left over stay exact",
+        but(wait=False, whole=math.ceil),
+    ),
+    Mistake("the keys of a group wait until it is full: the tokens that are left over stay exact", but(wait=False)),
+    Mistake(
+        "keys are grouped along time: a channel has a scale and an offset for each group of tokens, not for each token",
+        but(keys_as_values=True),
+    ),
+    Mistake(
+        "values have groups within a token, so each quantized token has scales of its own and none waits",
+        but(values_as_keys=True),
+    ),
+    Mistake("the exact tokens are missing in the sum: they take head_dim numbers of 2 bytes each", but(exact=False)),
+    Mistake("exact numbers are bfloat16, 2 bytes", but(exact_bytes=4)),
+    Mistake(PADDED, but(up=lambda x: x, value_groups=2)),
+    Mistake(PADDED, but(up=math.floor, value_groups=2)),
+    Mistake(
+        "with 20 channels and groups of 16 a token has two groups, the second one shorter: round up",
+        but(value_groups=1),
+    ),
+    Mistake("bits were counted, not bytes: 8 bits are a byte", but(bits_a_byte=1)),
+    Mistake("keys or values alone: both are held", but(part=0.5)),
+    Mistake(
+        "nothing was quantized here: tokens beyond the residual are codes",
+        but(old=lambda tokens, residual: 0),
+    ),
+    Mistake("one token of residual too many", but(old=lambda tokens, residual: max(tokens - residual - 1, 0))),
+    Mistake(
+        "with fewer tokens than the residual a negative number of them would be quantized: take max(..., 0)",
+        but(old=lambda tokens, residual: tokens - residual),
+    ),
+]
+
+
+@task("12c", "bytes_held at 10, 128, 129 and 500 tokens, and on a second model with odd sizes")
+def task_12c(function):
+    """`function(tokens, layers, kv_heads, head_dim, bits, group, residual)` -> bytes."""
+    compare(function, truth, CASES, MISTAKES)
+    plain = 2 * 2 * 30 * 3 * 64
+    shares = [f"{tokens}: {100 * truth(tokens, **SMOL) / (plain * tokens):.0f} %" for tokens in (10, 128, 129, 500)]
+    return {"bytes": "as nbytes() says, six times", "of bfloat16": f"tokens and what is left: {', '.join(shares)}"}

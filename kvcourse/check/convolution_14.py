@@ -1,0 +1,189 @@
+"""Task 14a: what a short convolution keeps between two forwards."""
+
+from types import MethodType
+
+import torch
+
+from ..containers import DynamicCache
+from .cost import held
+from .objects import object_of, toy
+from .playing import first_difference, some_ids
+from .runner import run
+from .task import Case, Mistake, Wrong, compare, task
+from .words import Phrase, words
+
+
+def columns(tensor, given):
+    """The position of each input of `tensor` among those given so far, both (batch, channels, time); "zero", "?"."""
+    if not isinstance(tensor, torch.Tensor) or tensor.ndim != 3 or tensor.shape[:2] != given.shape[:2]:
+        return tensor if tensor is None else Phrase(words(tensor))
+    places = []
+    for column in tensor.unbind(2):
+        matches = (given == column.unsqueeze(2)).all(dim=1).all(dim=0).nonzero()
+        places.append("zero" if not column.any() else int(matches[0]) if len(matches) else "?")
+    return places
+
+
+def inputs(batch, channels, tokens, start):
+    """Inputs (batch, channels, tokens), every number another one and none of them zero."""
+    count = batch * channels * tokens
+    return torch.arange(start + 1, start + 1 + count, dtype=torch.float32).view(batch, channels, tokens)
+
+
+def feeds(what, kernel, chunks, batch=1, channels=2, objects=1):
+    """A case: feed `chunks` inputs at a time, and write down the positions of those that come back."""
+
+    def play(answer, seen):
+        made = [object_of(answer, "update", arguments=(kernel,)) for _ in range(objects)]
+        given, start = [torch.empty(batch, channels, 0) for _ in made], 0
+        for turn, tokens in enumerate(chunks, 1):
+            for number, window in enumerate(made):
+                new = inputs(batch, channels, tokens, start)
+                start += new.numel()
+                given[number] = torch.cat([given[number], new], dim=2)
+                name = f"update {turn}" + (f" of object {number}" if objects > 1 else "")
+                seen[f"positions that {name} returned"] = columns(run(answer, window.update, new), given[number])
+                new.fill_(-1)  # the caller uses its tensor for something else
+
+    return Case(f"kernel of {kernel}: {what}", play)
+
+
+FEEDING = [
+    feeds("a prompt of 6, then one at a time", 4, (6, 1, 1, 1)),
+    feeds("a prompt of 1, shorter than the kernel, then one at a time", 4, (1, 1, 1, 1, 1)),
+    feeds("a prompt of 2, then 3 at once, then one", 4, (2, 3, 1)),
+    feeds("3 sequences, a prompt of 5, then 2 and 1", 2, (5, 2, 1), batch=3, channels=3),
+    feeds("two objects side by side", 3, (4, 1, 1), objects=2),
+]
+
+
+class Window:
+    """The right answer, with the lines that people get wrong as class attributes."""
+
+    fewer = 0  # inputs too few that are kept
+    padded = True
+    zeros_left = True
+    new_right = True
+
+    def __init__(self, kernel_size):
+        self.keep, self.window = kernel_size - 1 - self.fewer, None
+
+    def update(self, new):
+        old = self.window
+        if old is None:
+            old = new.new_zeros(*new.shape[:2], self.keep if self.padded else 0)
+            if not self.zeros_left:
+                return self.hold(torch.cat([new, old], dim=-1))
+        return self.hold(torch.cat([old, new] if self.new_right else [new, old], dim=-1))
+
+    def hold(self, joined):
+        self.window = joined[..., max(joined.shape[-1] - self.keep, 0) :].clone()
+        return joined
+
+
+def but(**changes):
+    return type("ConvWindow", (Window,), changes)
+
+
+def first_ones(self, joined):
+    self.window = joined[..., : self.keep].clone()
+    return joined
+
+
+def everything(self, joined):
+    self.window = joined.clone()
+    return joined
+
+
+def rolls(self, new):
+    """A window of kernel_size - 1 that is rolled by one, whatever comes."""
+    if self.window is None:
+        return Window.update(self, new)
+    joined = torch.cat([self.window, new], dim=-1)
+    self.window = self.window.roll(self.step, -1)
+    self.window[..., -1 if self.step < 0 else 0] = new[..., -1 if self.step < 0 else 0]
+    return joined
+
+
+def pads_each_time(self, new):
+    self.window = None
+    return Window.update(self, new)
+
+
+def new_only(self, new):
+    Window.update(self, new)
+    return new.clone()
+
+
+FORGETS = (
+    "the new inputs look at zeros in place of their neighbours: the window was not kept, or it rolls the wrong way and "
+    "its left end was kept; the newest inputs stand at the right"
+)
+FEEDING_MISTAKES = [
+    Mistake(FORGETS, but(hold=first_ones)),
+    Mistake(
+        "the window rolls the wrong way: roll(-1) moves to the left, the new one comes last", but(update=rolls, step=1)
+    ),
+    Mistake("a chunk of several inputs moves the window by as many, not by one", but(update=rolls, step=-1)),
+    Mistake(
+        "no zeros at the left: the first input of a text looks at kernel_size - 1 neighbours too, which are silence",
+        but(padded=False),
+    ),
+    Mistake("the zeros stand at the right; silence comes before the text", but(zeros_left=False)),
+    Mistake("one input too few is kept: a kernel of 4 reaches the new one and 3 before it", but(fewer=1)),
+    Mistake(
+        "one input too many comes back: with kernel_size - 1 old ones the convolution gives one output for each new "
+        "input",
+        but(fewer=-1),
+    ),
+    Mistake("new inputs go to the right of the old ones", but(new_right=False)),
+    Mistake("all inputs are kept; the convolution reaches kernel_size - 1 old ones and no more", but(hold=everything)),
+    Mistake(FORGETS, but(hold=lambda self, joined: joined)),
+    Mistake(FORGETS, but(update=pads_each_time)),
+    Mistake("only the new inputs came back; the old ones that they reach belong before them", but(update=new_only)),
+]
+
+
+def check_constant(answer, kernel=4, tokens=40):
+    """Wrong if an object of the class holds more after many inputs than the window itself."""
+    window = object_of(answer, "update", arguments=(kernel,))
+    for start in range(tokens):
+        run(answer, window.update, inputs(1, 1, 1, start))
+    if held(window) > 2 * kernel:
+        raise Wrong(
+            tested=f"the memory held after {tokens} inputs, one at a time",
+            expected=f"about {kernel - 1} inputs, whatever the length",
+            came=f"{held(window)} inputs",
+            likely="the right inputs come back, but old ones are still held somewhere",
+        )
+
+
+@torch.no_grad()
+def in_mamba(answer, parts=(2, 1, 1, 3, 1, 1)):
+    """Run the learner's class in each layer of the toy Mamba; the sentence to say when all is right."""
+    model = toy("toy-mamba")[0]
+    cache, ids = DynamicCache(config=model.config), some_ids(model, 2, sum(parts))
+    for layer in cache.layers:
+        window = object_of(answer, "update", arguments=(model.config.conv_kernel,))
+
+        def update(self, conv_states, *args, window=window, **kwargs):
+            return run(answer, window.update, conv_states)
+
+        layer.update_conv_state = MethodType(update, layer)
+    plain = model(ids, use_cache=False).logits
+    start = first_difference(plain, torch.cat([model(p, cache=cache).logits for p in ids.split(parts, dim=1)], dim=1))
+    if start is not None:
+        raise Wrong(
+            tested="the toy Mamba with a window of yours in each layer",
+            expected="the scores that the model gives without a cache",
+            came=f"other scores from position {start} on",
+        )
+    return f"{len(cache.layers)} windows of yours in the toy Mamba, a prompt of 2 first: the scores without a cache"
+
+
+@task("14a", "the inputs that ConvWindow.update returns and keeps, for short prompts, single tokens and chunks")
+def task_14a(answer):
+    """`answer`: a class made with kernel_size; `update(new)` -> (batch, channels, kernel_size - 1 + new)."""
+    compare(answer, Window, FEEDING, FEEDING_MISTAKES)
+    check_constant(answer)
+    return {"small": "five cases, every input in its place", "model": in_mamba(answer)}

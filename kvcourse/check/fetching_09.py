@@ -1,0 +1,249 @@
+"""Task 09a: fetch one layer ahead, over a small link whose clock is computed."""
+
+from dataclasses import dataclass
+
+import torch
+
+from ..offload.link import Event
+from .runner import run
+from .task import Case, Mistake, compare, task
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A copy on its way: what `fetch` returns and `wait` takes."""
+
+    layer: int
+    arrives: float
+
+
+class SlowLink:
+    """A host that has the keys and values of `layers` layers, and a cable to a device. Nothing waits in earnest.
+
+    `clock` counts simulated milliseconds. The cable carries one layer after the other, `fetch_ms` each, while the
+    device computes, `compute_ms` a layer. On the device a layer that has not arrived yet holds zeros.
+    """
+
+    def __init__(self, layers, fetch_ms, compute_ms):
+        self.layers, self.fetch_ms, self.compute_ms = layers, fetch_ms, compute_ms
+        self.clock = 0
+        self.most = 0  # layers on the device at the fullest moment, those on their way included
+        self.fetched = []  # layers in the order of their fetches
+        self.beside = {}  # layer -> the layers on the device while it computed
+        self.timeline = []  # what happened, as the package writes it down
+        self._arrival = {}  # layer on the device -> when it has arrived
+        self._cable_free = 0
+
+    def fetch(self, layer):
+        """Make room on the device and begin to copy a layer into it. Returns a handle at once."""
+        if layer not in range(self.layers):
+            raise IndexError(f"there is no layer {layer!r}; the model has 0 to {self.layers - 1}")
+        if layer in self._arrival:
+            raise RuntimeError(f"layer {layer} is on the device already, or on its way")
+        start = max(self.clock, self._cable_free)
+        self._arrival[layer] = self._cable_free = start + self.fetch_ms
+        self.fetched.append(layer)
+        self.most = max(self.most, len(self._arrival))
+        self._record(layer, "fetch", start, self._cable_free)
+        return Handle(layer, self._cable_free)
+
+    def wait(self, handle):
+        """Stand still until the copy has arrived."""
+        if not isinstance(handle, Handle):
+            raise TypeError("wait() takes the handle that fetch() returned")
+        self.clock = max(self.clock, handle.arrives)
+
+    def compute(self, layer, x):
+        """Send `x` through a layer with whatever of it is on the device; returns the new `x`."""
+        if layer not in self._arrival:
+            raise RuntimeError(f"layer {layer} is not on the device; it cannot compute")
+        keys, values = self._states(layer, arrived=self._arrival[layer] <= self.clock)
+        self.beside[layer] = self.on_device
+        start, self.clock = self.clock, self.clock + self.compute_ms
+        self._record(layer, "compute", start, self.clock)
+        return x + (x @ keys.T).softmax(-1) @ values
+
+    def evict(self, layer):
+        """Give the layer's room on the device to others. The host still has it."""
+        if layer not in self._arrival:
+            raise RuntimeError(f"layer {layer} is not on the device; it cannot be evicted")
+        del self._arrival[layer]
+
+    @property
+    def on_device(self):
+        """Layers on the device now, those on their way included."""
+        return sorted(self._arrival)
+
+    def _states(self, layer, arrived):
+        numbers = torch.sin(torch.arange(24, dtype=torch.float64) * (layer + 1)).view(2, 3, 4)  # 3 tokens, 4 channels
+        return numbers if arrived else torch.zeros_like(numbers)
+
+    def _record(self, layer, kind, start, end):
+        self.timeline.append(Event(layer, kind, start / 1_000, end / 1_000))
+
+
+def stepping(layers, fetch_ms, compute_ms):
+    """A case: one step through all layers."""
+
+    def play(answer, seen):
+        link = SlowLink(layers, fetch_ms, compute_ms)
+        result = run(answer, answer, link, torch.ones(4, dtype=torch.float64))
+        seen["layers fetched"] = link.fetched
+        seen["the result"] = result
+        seen["layers left on the device"] = link.on_device
+        middle = min(1, layers - 1)
+        seen[f"layers on the device while layer {middle} computes"] = link.beside.get(middle, [])
+        seen["layers on the device at the fullest moment"] = link.most
+        seen["milliseconds on the clock"] = link.clock
+
+    return Case(f"{layers} layers, each fetched in {fetch_ms} ms and computed in {compute_ms} ms", play)
+
+
+STEPPING = [stepping(4, 1, 3), stepping(4, 3, 1), stepping(6, 2, 2), stepping(1, 2, 1)]
+
+
+def step_with(fetch_next="before", waits=True, evict="after", layers=lambda n: range(n)):
+    """The right answer, with what goes wrong as parameters."""
+
+    def one_step(link, x):
+        coming = link.fetch(0)
+        for layer in layers(link.layers):
+            if waits:
+                link.wait(coming)
+            more = layer + 1 < link.layers
+            if fetch_next in ("before", "and wait") and more:
+                coming = link.fetch(layer + 1)
+                if fetch_next == "and wait":
+                    link.wait(coming)
+            if evict == "before":
+                link.evict(layer)
+            x = link.compute(layer, x)
+            if fetch_next == "after" and more:
+                coming = link.fetch(layer + 1)
+            if evict == "after":
+                link.evict(layer)
+            if fetch_next == "late" and more:
+                coming = link.fetch(layer + 1)
+            if evict == "next" and more:
+                link.evict(layer + 1)
+        return x
+
+    return one_step
+
+
+def keeps_the_last_one_longer(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        if layer + 1 < link.layers:
+            coming = link.fetch(layer + 1)
+        x = link.compute(layer, x)
+        if layer:
+            link.evict(layer - 1)
+    link.evict(link.layers - 1)
+    return x
+
+
+def ahead(count):
+    """Fetches `count` layers ahead."""
+
+    def one_step(link, x):
+        handles = {layer: link.fetch(layer) for layer in range(min(count, link.layers))}
+        for layer in range(link.layers):
+            if layer + count < link.layers:
+                handles[layer + count] = link.fetch(layer + count)
+            link.wait(handles[layer])
+            x = link.compute(layer, x)
+            link.evict(layer)
+        return x
+
+    return one_step
+
+
+def past_the_end(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        coming = link.fetch(layer + 1)
+        x = link.compute(layer, x)
+        link.evict(layer)
+    return x
+
+
+def for_the_next_token(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        following = (layer + 1) % link.layers
+        if following != layer:
+            coming = link.fetch(following)
+        x = link.compute(layer, x)
+        link.evict(layer)
+    return x
+
+
+def waits_for_the_first_alone(link, x):
+    link.wait(link.fetch(0))
+    for layer in range(link.layers):
+        if layer + 1 < link.layers:
+            link.fetch(layer + 1)
+        x = link.compute(layer, x)
+        link.evict(layer)
+    return x
+
+
+APART = (
+    "cable and device take turns, they never work at once: ask for the next layer before you compute, and wait for it "
+    "only when its turn has come"
+)
+STEPPING_MISTAKES = [
+    Mistake(APART, step_with(fetch_next="late")),
+    Mistake(APART, step_with(fetch_next="after")),
+    Mistake(APART, step_with(fetch_next="and wait")),
+    Mistake(
+        "nobody waits for the copy: a layer that has not arrived computes with zeros, and nothing is raised",
+        step_with(waits=False),
+    ),
+    Mistake(
+        "only the first layer is waited for. On a fast cable the others have arrived in time, on a slow one they have "
+        "not: wait for each",
+        waits_for_the_first_alone,
+    ),
+    Mistake(
+        "the layer was evicted before it computed: it is in use until compute() has returned",
+        step_with(evict="before"),
+    ),
+    Mistake(
+        "the layer that was evicted is the next one, just fetched; evict the one that has computed",
+        step_with(evict="next"),
+    ),
+    Mistake("nothing was evicted: at the end all layers are on the device", step_with(evict="never")),
+    Mistake(
+        "a layer stays one turn too long, so three are on the device: evict it as soon as it has computed",
+        keeps_the_last_one_longer,
+    ),
+    Mistake(
+        "two layers ahead is one too many: the cable serves one after the other, so it gains nothing and takes room",
+        ahead(2),
+    ),
+    Mistake("everything was fetched at once: then nothing is saved on the device", ahead(1_000)),
+    Mistake("the last layer has no next one: do not fetch beyond it", past_the_end),
+    Mistake(
+        "layer 0 was fetched for the next token, which is a good idea, but this task is one step: leave nothing behind",
+        for_the_next_token,
+    ),
+    Mistake("the last layer was left out", step_with(layers=lambda n: range(n - 1))),
+]
+
+
+@task("09a", "one_step over four links: the result, the layers on the device, and the simulated clock")
+def task_09a(function):
+    """`function(link, x)`: sends `x` through all layers of a `SlowLink` and returns what the last one gives."""
+    compare(function, step_with(), STEPPING, STEPPING_MISTAKES, tolerance=1e-9)
+    slow, fast = SlowLink(4, 3, 1), SlowLink(4, 1, 3)
+    for link in (slow, fast):
+        run(function, function, link, torch.ones(4, dtype=torch.float64))
+    return {
+        "result": "right over four links, with at most 2 layers on the device",
+        "clock": f"fast cable {fast.clock} ms instead of 16, slow cable {slow.clock} ms instead of 16",
+    }

@@ -1,0 +1,90 @@
+"""Task 11d: where eight numbers land in eight-bit floating point."""
+
+import torch
+
+from .task import Case, Mistake, Unfinished, Wrong, compare, task
+from .words import words
+
+NUMBERS = (0.001, 1.05, 1.11, 5.0, 5.3, 103.0, 600.0, 1_000.0)
+SCALE = 2.0
+
+
+def lands(number, scale=SCALE, most=448.0):
+    """What a number is read back as: float8_e4m3fn, with a scale, and nothing beyond 448."""
+    kept = torch.tensor(min(number / scale, most))
+    return kept.to(torch.float8_e4m3fn).float().item() * scale
+
+
+def finer(number, steps, scale=SCALE, most=448.0, least=2.0**-6):
+    """A float with so many steps from one power of two to the next, by arithmetic."""
+    kept = min(number / scale, most)
+    power = 2.0 ** torch.tensor(max(kept, least)).log2().floor().item()
+    return round(kept / power * steps) * power / steps * scale
+
+
+def predicted(rule):
+    """The answer of somebody who thinks so."""
+    return {number: rule(number) for number in NUMBERS}
+
+
+def evenly(number, values=252):
+    step = 2 * 448 / values * SCALE
+    return min(round(number / step), values // 2) * step
+
+
+def asked(number):
+    def play(answer, seen):
+        seen[f"{number:g} is read back as"] = answer.get(number)
+
+    return Case(f"the number {number:g} with scale {SCALE:g}", play)
+
+
+CLIPPED = "1,000 / 2 = 500 is more than 448, the largest number there is: it is clipped, and read back as 448 * 2"
+EVEN = (
+    "that is even spacing; a float has 8 steps from each power of two to the next, so they are fine near 0 and wide "
+    "far from it"
+)
+MISTAKES = [
+    Mistake(EVEN, predicted(evenly)),
+    Mistake(EVEN, predicted(lambda number: min(round(number / 7), 128) * 7)),
+    Mistake(EVEN, predicted(lambda number: min(round(number / 2), 448) * 2)),
+    Mistake(CLIPPED, predicted(lambda number: finer(number, 8, most=1e9))),
+    Mistake(CLIPPED, predicted(lambda number: lands(number) if number < 1_000 else 1_000.0)),
+    Mistake(
+        "the scale was left out: what is kept is number / 2. So 600 becomes 300, which still fits",
+        predicted(lambda number: lands(number, scale=1.0)),
+    ),
+    Mistake(
+        "the scale was taken once only: divide by it, land, and multiply again",
+        predicted(lambda number: lands(number) / SCALE),
+    ),
+    Mistake(
+        "the number was multiplied by the scale first; divide, land, multiply",
+        predicted(lambda number: lands(number, scale=0.5)),
+    ),
+    Mistake(
+        "3 bits of fraction are 8 steps from each power of two to the next; this looks like 4",
+        predicted(lambda number: finer(number, 4)),
+    ),
+    Mistake(
+        "3 bits of fraction are 8 steps from each power of two to the next; this looks like 16",
+        predicted(lambda number: finer(number, 16)),
+    ),
+    Mistake("it is not kept as it is: look for the nearest number that fp8 has", predicted(lambda number: number)),
+    Mistake(
+        "very small numbers have an end too: the smallest fp8 number above 0 is 2 ** -9, and 0.001 / 2 is nearer to 0",
+        predicted(lambda number: finer(number, 8, least=1e-9)),
+    ),
+]
+
+
+@task("11d", "your eight predictions against float8_e4m3fn")
+def task_11d(landings):
+    """`landings`: {number: what it is read back as} for each of the eight numbers."""
+    if not isinstance(landings, dict):
+        raise Wrong(expected="a dict such as {0.001: ..., 1.05: ..., ...}", came=words(landings))
+    missing = [number for number in NUMBERS if landings.get(number, ...) is ...]
+    if missing:
+        raise Unfinished(f"a number for {', '.join(f'{number:g}' for number in missing)}")
+    compare(landings, predicted(lands), [asked(number) for number in NUMBERS], MISTAKES, tolerance=1e-4)
+    return {"landed": "all eight as torch.float8_e4m3fn says", "exact": "5; the others moved, 1,000 by more than 100"}

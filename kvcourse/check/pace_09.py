@@ -1,0 +1,162 @@
+"""Task 09b: how long a step takes, and where waiting begins, against the timeline of the emulated device."""
+
+import functools
+
+import torch
+
+from ..containers import DynamicCache
+from ..measure import bytes_per_token, fill
+from ..models.tiny import tiny_config
+from ..offload import emulated_device, stalls
+from .runner import run
+from .task import Case, Mistake, Unfinished, compare, task
+
+TOLERANCE = 0.15  # relative
+DTYPE = torch.float32
+
+
+def model_of(layers):
+    """The config of the tiny model with so many layers."""
+    config = tiny_config()
+    config.num_hidden_layers = layers
+    return config
+
+
+def a_token(layers=1):
+    """Bytes of one token in one layer of it."""
+    return bytes_per_token(model_of(layers), DTYPE) // layers
+
+
+@functools.cache
+def timeline(layers, tokens, compute_ms, bandwidth):
+    """What happens in the first step after a text of so many tokens, with no layer on the device yet."""
+    config = model_of(layers)
+    cache = fill(DynamicCache(config=config, offloading=True), config, tokens, dtype=DTYPE)
+    with emulated_device(10**9, bandwidth, latency=0, compute=compute_ms / 1_000) as device:
+        fill(cache, config, 1, dtype=DTYPE)
+    return device.timeline
+
+
+def measured_step(layers, compute_ms, nbytes, bandwidth):
+    """The right answer: milliseconds until the last layer has computed."""
+    events = timeline(layers, nbytes // a_token(), compute_ms, bandwidth)
+    return 1_000 * max(event.end for event in events if event.kind == "compute")
+
+
+def measured_knee(compute_ms, bytes_of_a_token, bandwidth):
+    """The right answer: the most tokens with which no layer after the first one waits."""
+    least, most = 1, 1
+    while not stalls(timeline(3, most, compute_ms, bandwidth)):
+        least, most = most, 2 * most
+    while most - least > max(1, least // 50):
+        middle = (least + most) // 2
+        least, most = (least, middle) if stalls(timeline(3, middle, compute_ms, bandwidth)) else (middle, most)
+    return least
+
+
+def pacing(layers, compute_ms, fetch_ms, bandwidth):
+    """A case: one step."""
+    nbytes = int(fetch_ms / 1_000 * bandwidth / a_token()) * a_token()
+
+    def play(answer, seen):
+        seen["milliseconds"] = run(answer, answer, layers, compute_ms, nbytes, bandwidth)
+
+    what = f"{layers} layers of {nbytes:,} bytes, {compute_ms} ms of computing each, {bandwidth:,} bytes a second"
+    return Case(what, play)
+
+
+PACING = [
+    pacing(12, 2.0, 6.0, 16_000_000),
+    pacing(12, 6.0, 2.0, 32_000_000),
+    pacing(3, 4.0, 4.0, 64_000_000),
+]
+
+
+def paced(step):
+    """An answer in milliseconds by a formula of (layers, compute, fetch)."""
+
+    def answer(layers, compute_ms, nbytes, bandwidth):
+        return step(layers, compute_ms, 1_000 * nbytes / bandwidth)
+
+    return answer
+
+
+PACING_MISTAKES = [
+    Mistake(
+        "the sum: that is without prefetch. While a layer computes, the next one is on its way",
+        paced(lambda n, c, f: n * (c + f)),
+    ),
+    Mistake("the minimum: the slower of the two sets the pace", paced(lambda n, c, f: f + (n - 1) * min(c, f) + c)),
+    Mistake("the minimum: the slower of the two sets the pace", paced(lambda n, c, f: n * min(c, f))),
+    Mistake(
+        "the first fetch is forgotten: nothing computes while layer 0 comes over, so nothing hides it",
+        paced(lambda n, c, f: n * max(c, f)),
+    ),
+    Mistake(
+        "the first fetch is forgotten: nothing computes while layer 0 comes over, so nothing hides it",
+        paced(lambda n, c, f: (n - 1) * max(c, f) + c),
+    ),
+    Mistake(
+        "the last computation is forgotten: no fetch hides behind it, and it still takes its time",
+        paced(lambda n, c, f: f + (n - 1) * max(c, f)),
+    ),
+    Mistake(
+        "only the computing counts in it; where the cable is slower the device waits. (Are both in milliseconds? "
+        "nbytes / bandwidth are seconds)",
+        paced(lambda n, c, f: n * c),
+    ),
+    Mistake("only the computing and the first fetch; a slow cable is waited for at each layer", paced(lambda n, c, f: f + n * c)),
+    Mistake("only the cable; where it is fast, computing takes longer", paced(lambda n, c, f: n * f)),
+    Mistake("only the cable and the last computation; computing may be the slower one", paced(lambda n, c, f: n * f + c)),
+    Mistake("one layer; the step goes through all of them", paced(lambda n, c, f: max(c, f))),
+    Mistake("seconds; milliseconds were asked for", paced(lambda n, c, f: (f + (n - 1) * max(c, f) + c) / 1_000)),
+]
+
+
+def kneeing(compute_ms, bandwidth):
+    """A case: where waiting begins."""
+
+    def play(answer, seen):
+        seen["tokens"] = run(answer, answer, compute_ms, a_token(), bandwidth)
+
+    return Case(f"{compute_ms} ms of computing, {a_token()} bytes a token, {bandwidth:,} bytes a second", play)
+
+
+KNEEING = [kneeing(2.0, 16_000_000), kneeing(1.0, 64_000_000), kneeing(5.0, 4_000_000)]
+
+
+def kneed(tokens):
+    """An answer by a formula of (compute in ms, bytes of a token, bandwidth)."""
+    return lambda compute_ms, bytes_of_a_token, bandwidth: tokens(compute_ms, bytes_of_a_token, bandwidth)
+
+
+KNEEING_MISTAKES = [
+    Mistake("compute_ms are milliseconds, bandwidth is per second: divide by 1,000", kneed(lambda c, t, b: c * b / t)),
+    Mistake("bytes, not tokens: divide by the bytes of a token", kneed(lambda c, t, b: c / 1_000 * b)),
+    Mistake("upside down: more bandwidth moves the knee to longer texts", kneed(lambda c, t, b: t * 1_000 / (c * b))),
+    Mistake(
+        "the computing time is missing: the longer a layer computes, the more can come over meanwhile",
+        kneed(lambda c, t, b: b / t),
+    ),
+    Mistake(
+        "a fetch is hidden behind one computation, that of the layer before; two were taken",
+        kneed(lambda c, t, b: 2 * c / 1_000 * b / t),
+    ),
+    Mistake(
+        "bytes_of_a_token has the key and the value already; it was doubled",
+        kneed(lambda c, t, b: c / 1_000 * b / t / 2),
+    ),
+]
+
+
+@task("09b", "step_ms and knee_tokens against timelines of the emulated device, within 15 %")
+def task_09b(step_ms, knee_tokens=None):
+    """`step_ms(layers, compute_ms, nbytes, bandwidth)`, `knee_tokens(compute_ms, bytes_of_a_token, bandwidth)`."""
+    compare(step_ms, measured_step, PACING, PACING_MISTAKES, TOLERANCE)
+    if knee_tokens is None or knee_tokens is ...:
+        raise Unfinished("hand over both functions: step_ms, knee_tokens")
+    compare(knee_tokens, measured_knee, KNEEING, KNEEING_MISTAKES, TOLERANCE)
+    return {
+        "step": "right with a slow cable, a fast one, and on the knee",
+        "knee": "right for three links: up to there nothing waits but the first layer",
+    }

@@ -1,0 +1,275 @@
+"""Lesson 14: the window of a convolution, one step of a state, what a state allows."""
+
+import torch
+
+# 14a
+
+
+class Convolution:
+    """As in the notebook; subclasses change one thing."""
+
+    def __init__(self, kernel_size):
+        self.kernel_size, self.window = kernel_size, None
+
+    def start(self, new):
+        return new.new_zeros(new.shape[0], new.shape[1], self.kernel_size - 1)
+
+    def update(self, new):
+        if self.window is None:
+            self.window = self.start(new)
+        joined = torch.cat([self.window, new], dim=-1)
+        self.window = joined[..., -(self.kernel_size - 1) :]
+        return joined
+
+
+class NoPadding(Convolution):
+    def start(self, new):
+        return new[..., :0]
+
+
+class TooFew(Convolution):
+    def start(self, new):
+        return new.new_zeros(*new.shape[:2], self.kernel_size - 2)
+
+    def update(self, new):
+        if self.window is None:
+            self.window = self.start(new)
+        joined = torch.cat([self.window, new], dim=-1)
+        self.window = joined[..., joined.shape[-1] - (self.kernel_size - 2) :]
+        return joined
+
+
+class TooMany(Convolution):
+    def update(self, new):
+        self.kernel_size += 1
+        joined = super().update(new)
+        self.kernel_size -= 1
+        return joined
+
+
+class RollsTheWrongWay(Convolution):
+    def update(self, new):
+        joined = super().update(new)
+        self.window = joined[..., : self.kernel_size - 1]
+        return joined
+
+
+class RollsByOne(Convolution):
+    """A roll to the right, with the new input in the first place."""
+
+    def update(self, new):
+        if self.window is None:
+            return super().update(new)
+        joined = torch.cat([self.window, new], dim=2)
+        self.window = self.window.roll(1, dims=2)
+        self.window[..., 0] = new[..., 0]
+        return joined
+
+
+class OneAtATime(Convolution):
+    def update(self, new):
+        if self.window is None:
+            return super().update(new)
+        joined = torch.cat([self.window, new], dim=2)
+        self.window = torch.cat([self.window[..., 1:], new[..., -1:]], dim=2)
+        return joined
+
+
+class NewestFirst(Convolution):
+    def update(self, new):
+        if self.window is None:
+            self.window = self.start(new)
+        joined = torch.cat([new, self.window], dim=-1)
+        self.window = joined[..., -(self.kernel_size - 1) :]
+        return joined
+
+
+class PadsAtTheRight(Convolution):
+    def update(self, new):
+        if self.window is None:
+            joined = torch.cat([new, self.start(new)], dim=-1)
+            self.window = joined[..., -(self.kernel_size - 1) :]
+            return joined
+        return super().update(new)
+
+
+class KeepsAll(Convolution):
+    def update(self, new):
+        self.window = torch.cat([self.start(new) if self.window is None else self.window, new], dim=-1)
+        return self.window
+
+
+class NeverStores(Convolution):
+    def update(self, new):
+        return torch.cat([self.start(new), new], dim=-1)
+
+
+class ReturnsTheNew(Convolution):
+    def update(self, new):
+        super().update(new)
+        return new.clone()
+
+
+class KeepsAHistory(Convolution):
+    """Right numbers, but nothing is ever let go."""
+
+    def update(self, new):
+        old = self.start(new) if self.window is None else self.window
+        self.window = torch.cat([old, new], dim=-1)
+        return self.window[..., -(self.kernel_size - 1 + new.shape[-1]) :]
+
+
+class InColumns:
+    """Right: a list of columns, and a pad in place of zeros at the start."""
+
+    def __init__(self, kernel_size):
+        self.reach, self.last = kernel_size - 1, []
+
+    def update(self, new):
+        columns = [*self.last, *new.clone().unbind(-1)]
+        missing = self.reach - len(self.last)
+        self.last = columns[len(columns) - self.reach :] if len(columns) > self.reach else columns
+        if missing:
+            columns = [torch.zeros_like(columns[0])] * missing + columns
+        return torch.stack(columns, dim=-1)
+
+
+# 14b
+
+
+class State:
+    def __init__(self):
+        self.state = None
+
+    def brings(self, what, where):
+        return what[..., :, None] * where[..., None, :]
+
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where)
+        if self.state is None:
+            self.state = torch.zeros_like(new)
+        self.state = decay[..., None, None] * self.state + new
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class DecaysAfterAdding(State):
+    def step(self, decay, what, where, ask):
+        if self.state is None:
+            self.state = torch.zeros_like(self.brings(what, where))
+        self.state = (self.state + self.brings(what, where)) * decay[..., None, None]
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class Restarts(State):
+    def step(self, *given):
+        self.state = None
+        return super().step(*given)
+
+
+class NeverForgets(State):
+    def step(self, decay, *given):
+        return super().step(torch.ones_like(decay), *given)
+
+
+class ForgetsTheRest(State):
+    def step(self, decay, *given):
+        return super().step(1 - decay, *given)
+
+
+class Averages(State):
+    def step(self, decay, what, where, ask):
+        return super().step(decay, what * (1 - decay[..., None]), where, ask)
+
+
+class ReadsFirst(State):
+    def step(self, decay, what, where, ask):
+        before = torch.zeros_like(self.brings(what, where)) if self.state is None else self.state
+        super().step(decay, what, where, ask)
+        return torch.einsum("bhds,bhs->bhd", before, ask)
+
+
+class ReturnsTheState(State):
+    def step(self, *given):
+        super().step(*given)
+        return self.state
+
+
+class Grows(State):
+    """A list in place of a state: the right outputs, for more and more bytes."""
+
+    def step(self, decay, what, where, ask):
+        self.parts = [part * decay[..., None, None] for part in getattr(self, "parts", [])]
+        self.parts.append(self.brings(what, where))
+        return (sum(self.parts) @ ask[..., None])[..., 0]
+
+
+class GrowsAnAxis(State):
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where).unsqueeze(0)
+        if self.state is not None:
+            new = torch.cat([self.state * decay[..., None, None], new])
+        self.state = new
+        return torch.einsum("tbhds,bhs->bhd", self.state, ask)
+
+
+class ByMatrixProduct:
+    """Right: a product of a column and a row, and a state that starts as the number 0."""
+
+    state = 0
+
+    def step(self, decay, what, where, ask):
+        self.state = self.state * decay.unsqueeze(-1).unsqueeze(-1) + what.unsqueeze(-1) @ where.unsqueeze(-2)
+        return (self.state * ask.unsqueeze(-2)).sum(dim=-1)
+
+
+# 14c
+
+WORKS, NO_WAY_BACK, NO_LIST = "works", "refused: no way back", "refused: no list of tokens"
+TRUTH = dict.fromkeys("abc", NO_WAY_BACK) | dict.fromkeys("degh", WORKS) | {"f": NO_LIST}
+
+WRONG = {
+    "14a": [
+        (RollsTheWrongWay, "rolls the wrong way"),
+        (RollsByOne, "rolls the wrong way"),
+        (OneAtATime, "moves the window by as many"),
+        (NoPadding, "no zeros at the left"),
+        (TooFew, "one input too few is kept"),
+        (TooMany, "one input too many comes back"),
+        (NewestFirst, "go to the right of the old ones"),
+        (PadsAtTheRight, "the zeros stand at the right"),
+        (KeepsAll, "no more"),
+        (KeepsAHistory, "still held somewhere"),
+        (NeverStores, "was not kept"),
+        (ReturnsTheNew, "only the new inputs came back"),
+    ],
+    "14b": [
+        (DecaysAfterAdding, "decayed after adding"),
+        (Restarts, "it starts again at each step"),
+        (Grows, "it grows"),
+        (GrowsAnAxis, "it grows"),
+        (NeverForgets, "nothing is forgotten"),
+        (ForgetsTheRest, "the share that stays"),
+        (Averages, "an average"),
+        (ReadsFirst, "read before it was written"),
+        (ReturnsTheState, "the state itself came back"),
+    ],
+    "14c": [
+        (TRUTH | {"a": WORKS}, "out of the sum"),
+        (TRUTH | {"b": WORKS}, "a short text does not help"),
+        (TRUTH | {"c": WORKS}, "recording helps a window"),
+        (TRUTH | {"d": NO_WAY_BACK}, "copying is possible"),
+        (TRUTH | {"e": NO_LIST}, "treated as one thing"),
+        (TRUTH | {"f": WORKS}, "there is nothing to count"),
+        (TRUTH | {"g": NO_WAY_BACK}, "takes nothing back"),
+        (TRUTH | {"h": NO_LIST}, "treated as one thing"),
+        (TRUTH | {"a": NO_LIST}, "can't be taken out again"),
+        (TRUTH | {"a": "refused"}, "choose one of: works"),
+        (dict.fromkeys("abcdefgh", WORKS), "out of the sum"),
+        (dict.fromkeys("abcdefgh", NO_WAY_BACK), "copying is possible"),
+    ],
+}
+RIGHT = {
+    "14a": [Convolution, InColumns],
+    "14b": [State, ByMatrixProduct],
+    "14c": [TRUTH],
+}
