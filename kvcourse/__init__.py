@@ -32,6 +32,7 @@ _PUBLIC = {
     "measure": "measure",
     "plan": "planning",
     "predict": "guesses",
+    "progress": "logbook",
     "public": "public",
     "quantize": "quantize",
     "resilient_generate": "resilient",

@@ -8,6 +8,8 @@ Each option has the belief behind it, one sentence, because a wrong guess follow
 Guesses live in this module until the kernel stops; nothing is written or sent.
 """
 
+from .logbook import note
+
 _questions: dict[str, dict] = {}  # key -> {option: belief}
 _guesses: dict[str, object] = {}  # key -> the option chosen; no entry where there is no guess
 
@@ -39,6 +41,7 @@ def predict(key: str, guess=None, options: dict | None = None) -> None:
 
 def reveal(key: str, value) -> None:
     """Print what was measured, what was guessed, and the belief behind the guess."""
+    note("questions", key)
     options = _questions.get(key)
     if options is None:
         print(f"Measured: {_words(value)}.")
