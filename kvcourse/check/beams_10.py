@@ -55,7 +55,7 @@ def budgeting(prompt, new, beams, returned):
     return Case(f"a prompt of {prompt} tokens, {new} new ones, {beams} beams, {returned} returned", play, explain)
 
 
-NUMBERS = [(5, 8, 40, 20), (8, 5, 40, 1), (4, 5, 3, 3)]
+NUMBERS = [(5, 8, 40, 20), (8, 8, 10, 1), (4, 5, 3, 3)]
 BUDGETING = [budgeting(*numbers) for numbers in NUMBERS]
 
 
@@ -66,14 +66,17 @@ def by_tokens(tokens):
 
 BUDGETING_MISTAKES = [
     Mistake(
-        "the beams are forgotten: each is a row of the batch, with a cache of its own", by_tokens(lambda p, n, b, r: p + n - 1)
+        "the beams are forgotten: each is a row of the batch, with a cache of its own",
+        by_tokens(lambda p, n, b, r: p + n - 1),
     ),
     Mistake("the beams are forgotten: each is a row of the batch", by_tokens(lambda p, n, b, r: p + n)),
     Mistake(
-        "the returned sequences were counted; memory is for those that are searched", by_tokens(lambda p, n, b, r: r * (p + n - 1))
+        "the returned sequences were counted; memory is for those that are searched",
+        by_tokens(lambda p, n, b, r: r * (p + n - 1)),
     ),
     Mistake(
-        "the returned sequences were counted; memory is for those that are searched", by_tokens(lambda p, n, b, r: r * (p + n))
+        "the returned sequences were counted; memory is for those that are searched",
+        by_tokens(lambda p, n, b, r: r * (p + n)),
     ),
     Mistake(
         "beams and returned sequences were multiplied; the returned ones are some of the beams",
@@ -96,7 +99,8 @@ BUDGETING_MISTAKES = [
     Mistake("the new tokens are forgotten; the caches grow", by_tokens(lambda p, n, b, r: b * p)),
     Mistake("tokens; multiply by the bytes of a token", lambda a_token, p, n, b, r: b * (p + n - 1)),
     Mistake(
-        "a_token has keys, values and all layers in it already; it was doubled", by_tokens(lambda p, n, b, r: 2 * b * (p + n - 1))
+        "a_token has keys, values and all layers in it already; it was doubled",
+        by_tokens(lambda p, n, b, r: 2 * b * (p + n - 1)),
     ),
 ]
 

@@ -124,7 +124,7 @@ def known(number, customer):
 @task("15b", "the cache that you advise each of six customers, and the number in your reason")
 def task_15b(advice):
     """`advice`: {"a": (a word of KINDS, a sentence with a number), ...} for each of CUSTOMERS."""
-    example = f'("{KINDS[0]}", "12 GiB are needed, 65 are free")'
+    example = f'("{KINDS[0]}", "7 GiB are needed, 65 are free")'
     if not isinstance(advice, dict):
         raise Wrong(expected=f'a dict such as {{"a": {example}, ...}}', came=words(advice))
     missing = [letter for letter in CUSTOMERS if advice.get(letter, ...) is ...]

@@ -75,13 +75,16 @@ def regrouped(what, shape, size):
                 raise
             seen[FAILS] = Phrase(str(stop))
             return
+        if result is None:
+            seen["who shares a group"] = None
+            return
         said = [sharing(row, shape) for row in groups]
         bad = [words_ for words_ in said if words_ not in fine]
         seen["who shares a group"] = Phrase(bad[0] if bad else f"up to {size} neighbouring tokens of one channel")
         full = sum(sharing(row, shape) == f"{size} tokens" for row in groups)
         seen[f"full groups of {size} tokens"] = Phrase(str(full))
         if not isinstance(result, torch.Tensor) or result.shape != keys.shape:
-            seen["what was returned"] = result if result is None else Phrase(words(result))
+            seen["what was returned"] = Phrase(words(result))
             return
         seen["numbers that came back to another place"] = int((result - keys).abs().gt(0.1).sum())
         untouched = int((result - keys).abs().lt(1e-6).sum())

@@ -93,11 +93,11 @@ def but(restore=back, **lines):
     return (lambda values, bits: to_codes(values, bits, **lines)), restore
 
 
-def by_zero_point(rounding=torch.round, clamp_zero=False, clamp_codes=True, range_from=lambda v: (v.min(), v.max())):
+def by_zero_point(rounding=torch.round, clamp_zero=False, clamp_codes=True):
     """(quantize, restore) with the code that stands for 0 in the place of the lowest value."""
 
     def quantize(values, bits):
-        low, high = range_from(values)
+        low, high = values.min(), values.max()
         scale = (high - low) / (2**bits - 1) if high > low else torch.tensor(1.0)
         zero = rounding(-low / scale)
         zero = zero.clamp(0, 2**bits - 1) if clamp_zero else zero

@@ -52,9 +52,7 @@ HIDING_MISTAKES = [
         functools.partial(slot_mask, over=-1),
     ),
     Mistake("one slot too many: the one after the token's own is still empty", functools.partial(slot_mask, over=1)),
-    Mistake(
-        "True and False are swapped: True means that a slot may be looked at", lambda *a: ~slot_mask(*a, over=0)
-    ),
+    Mistake("True and False are swapped: True means that a slot may be looked at", lambda *a: ~slot_mask(*a, over=0)),
     Mistake("True and False are swapped, and the token's own slot is hidden too", lambda *a: ~slot_mask(*a, over=-1)),
     Mistake(
         "the tokens before are forgotten: the first new token stands in slot `seen`, not in slot 0",
@@ -68,7 +66,9 @@ HIDING_MISTAKES = [
         "the old tokens are hidden; they are what the cache is for",
         lambda q_len, seen, slots: slot_mask(q_len, seen, slots) & (torch.arange(slots) >= seen),
     ),
-    Mistake("only the token itself is seen; it may look back", lambda q_len, seen, slots: _own_slot(q_len, seen, slots)),
+    Mistake(
+        "only the token itself is seen; it may look back", lambda q_len, seen, slots: _own_slot(q_len, seen, slots)
+    ),
     Mistake(
         "the new tokens see what was there before and not each other",
         lambda q_len, seen, slots: (torch.arange(slots) < seen).expand(q_len, slots),
@@ -108,7 +108,10 @@ def task_08b(function):
                 came="another text",
                 likely="the small cases are right: look at what happens for larger numbers",
             )
-    return {"small": "four cases, each slot as expected", "model": "the same text in 64 and 256 slots as without a cache"}
+    return {
+        "small": "four cases, each slot as expected",
+        "model": "the same text in 64 and 256 slots as without a cache",
+    }
 
 
 # 08c
@@ -177,9 +180,7 @@ SHARING_MISTAKES = [
         "each token sees itself, too: the first step looks at prompt + 1 slots",
         by_mean(lambda prompt, new: prompt + new / 2 - 1),
     ),
-    Mistake(
-        "the prompt fills slots from the beginning, before the first step", by_mean(lambda prompt, new: new / 2)
-    ),
+    Mistake("the prompt fills slots from the beginning, before the first step", by_mean(lambda prompt, new: new / 2)),
     Mistake("per cent; a share between 0 and 1 was asked for", lambda p, n, s: 100 - 100 * (p + n / 2) / s),
     Mistake("a number of slots; divide by all slots", lambda p, n, s: s - p - n / 2),
 ]

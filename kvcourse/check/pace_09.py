@@ -105,9 +105,14 @@ PACING_MISTAKES = [
         "nbytes / bandwidth are seconds)",
         paced(lambda n, c, f: n * c),
     ),
-    Mistake("only the computing and the first fetch; a slow cable is waited for at each layer", paced(lambda n, c, f: f + n * c)),
+    Mistake(
+        "only the computing and the first fetch; a slow cable is waited for at each layer",
+        paced(lambda n, c, f: f + n * c),
+    ),
     Mistake("only the cable; where it is fast, computing takes longer", paced(lambda n, c, f: n * f)),
-    Mistake("only the cable and the last computation; computing may be the slower one", paced(lambda n, c, f: n * f + c)),
+    Mistake(
+        "only the cable and the last computation; computing may be the slower one", paced(lambda n, c, f: n * f + c)
+    ),
     Mistake("one layer; the step goes through all of them", paced(lambda n, c, f: max(c, f))),
     Mistake("seconds; milliseconds were asked for", paced(lambda n, c, f: (f + (n - 1) * max(c, f) + c) / 1_000)),
 ]

@@ -74,6 +74,7 @@ def _offloaded(layers, context, batch):
 
 FULL, WIDE = (Layer(2, 64),) * 4, (Layer(3, 128),) * 2
 WINDOWS = (Layer(2, 64, window=100), Layer(2, 64)) * 2
+LONG_WINDOWS = (Layer(2, 64, window=200), Layer(2, 64)) * 2
 SHARED = (Layer(2, 64), Layer(2, 64), Layer(2, 64, shared=True), Layer(2, 64, shared=True))
 PLANS = [
     ("4 layers with 2 key heads of 64", FULL, 300, 1, "dynamic"),
@@ -84,7 +85,7 @@ PLANS = [
     ("4 layers, slots for the whole text from the start", FULL, 500, 1, "static"),
     ("4 layers, a short text", FULL, 100, 2, "4 bits"),
     ("4 layers, a longer text", FULL, 500, 1, "4 bits"),
-    ("4 layers, every second one with a window of 100", WINDOWS, 300, 1, "4 bits"),
+    ("4 layers, every second one with a window of 200", LONG_WINDOWS, 300, 1, "4 bits"),
     ("4 layers of one size", FULL, 300, 1, "offloaded"),
 ]
 
@@ -141,7 +142,7 @@ def sizes(
     for layer in layers:
         if layer.shared and not shared:
             continue
-        kept = context if layer.window is None else width(layer.window) if width(layer.window) < context else context
+        kept = context if layer.window is None else min(context, width(layer.window))
         numbers, few = part * layer.kv_heads * layer.head_dim, kind == "4 bits"
         few = few and (layer.window is None or squeeze_windows)
         exact = min(kept, residual) if few else kept

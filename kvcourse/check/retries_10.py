@@ -10,15 +10,15 @@ from .runner import Stopped, run
 from .task import Case, Mistake, compare, task
 from .words import Phrase, words
 
-LAYERS, HEADS, HEAD_DIM, VOCABULARY = 6, 2, 4, 50
+LAYERS, HEADS, HEAD_DIM, VOCABULARY = 5, 2, 4, 50
 MOST_ATTEMPTS = 4
 
 
 class SmallModel:
-    """Six layers, a config and a `generate`: what an answer needs of a model, and quick.
+    """Five layers, a config and a `generate`: what an answer needs of a model, and quick.
 
     Keeps a note of each call of `generate`: the cache it was given, and the bytes in use on the device at that moment.
-    `fault`: an exception that each call raises.
+    `fault`: the exception that each call raises, as (type, words).
     """
 
     def __init__(self, fault=None):
@@ -34,7 +34,8 @@ class SmallModel:
         if len(self.calls) > MOST_ATTEMPTS:  # somebody tries for ever
             return input_ids
         if self.fault is not None:
-            raise self.fault
+            kind, words_of_it = self.fault
+            raise kind(words_of_it)
         if cache is None:
             cache = DynamicCache(config=self.config)
         text, held = input_ids, cache.get_seq_length()
@@ -65,10 +66,20 @@ def _described(cache):
     return Phrase(f"{where}, {'empty' if held == 0 else 'with tokens in it'}")
 
 
-def asking(what, memory, fault=None, tokens=6, new=10):
+def asking(what, memory, fault=None, tokens=6, new=6):
     """A case: one answer on a device with so much memory; what each attempt was given, and what came out."""
+    played = {}  # what our own answers do, the reference and the mistakes: they are played often
 
     def play(answer, seen):
+        if answer not in OURS:
+            return look(answer, seen)
+        if answer not in played:
+            played[answer] = {}
+            look(answer, played[answer])
+        seen.update(played[answer])
+        return None
+
+    def look(answer, seen):
         model, ids = SmallModel(fault), (torch.arange(tokens)[None] * 7 + tokens) % VOCABULARY
         stopped = None
         with emulated_device(memory, 1e9, latency=0):
@@ -94,10 +105,10 @@ def asking(what, memory, fault=None, tokens=6, new=10):
 
 ASKING = [
     asking("a device with room for everything", 10**6),
-    asking("a device with 4,000 bytes, too few for all layers at once", 4_000),
-    asking("a device with 8,000 bytes, a longer text", 8_000, tokens=12, new=18),
-    asking('generate raises ValueError("a bad setting")', 10**6, ValueError("a bad setting")),
-    asking('generate raises RuntimeError("the device is lost")', 10**6, RuntimeError("the device is lost")),
+    asking("a device with 3,000 bytes, too few for all layers at once", 3_000),
+    asking("a device with 5,000 bytes, a longer text", 5_000, tokens=12, new=8),
+    asking('generate raises ValueError("a bad setting")', 10**6, (ValueError, "a bad setting")),
+    asking('generate raises RuntimeError("the device is lost")', 10**6, (RuntimeError, "the device is lost")),
     asking("a device with 300 bytes, too few for any cache", 300),
 ]
 
@@ -223,7 +234,12 @@ ASKING_MISTAKES = [
 ]
 
 
-@task("10a", "generate_anyhow: attempts, their caches, bytes in use, and the text, with much memory, little, too little")
+OURS = {anyhow, *(mistake.answer for mistake in ASKING_MISTAKES)}
+
+
+@task(
+    "10a", "generate_anyhow: attempts, their caches, bytes in use, and the text, with much memory, little, too little"
+)
 def task_10a(function):
     """`function(model, ids, **options)`: what `model.generate` returns, with an offloaded cache if need be."""
     with reserved(resilient_generate="resilient"):

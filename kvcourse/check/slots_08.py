@@ -257,7 +257,9 @@ class PythonCount(Right):
         self.seen = 0
 
 
-COMPILED = Case(f"a prompt of 5 tokens, then {STEPS} compiled steps of one token, twice", compiled_twice, explain_graphs)
+COMPILED = Case(
+    f"a prompt of 5 tokens, then {STEPS} compiled steps of one token, twice", compiled_twice, explain_graphs
+)
 COMPILED_MISTAKES = [
     Mistake(
         "the count is a Python number: it was recorded as it was, and when it changed the step was recorded anew. "

@@ -26,8 +26,8 @@ class Asked:
 
     def __str__(self):
         count = len(self.letters)
-        how = ", recording," if self.recording else ""
-        return f"{count} letter{'s' * (count > 1)} read{how} then {self.operation}"
+        how = ", recording" if self.recording else ""
+        return f"{count} letter{'s' * (count > 1)} read{how}, then {self.operation}"
 
     def live(self):
         """("works" or "refused", what the cache said)."""

@@ -61,6 +61,17 @@ def no_residual(layers, context, batch, kind):
     return rest + sum(batch * context * 2 * layer.kv_heads * layer.head_dim * 9 / 16 for layer in full)
 
 
+def squeezes_windows(layers, context, batch, kind):
+    if kind != "4 bits":
+        return nbytes_of(layers, context, batch, kind)
+    total = 0
+    for layer in layers:
+        kept = min(context, layer.window - 1) if layer.window else context
+        old = max(kept - 128, 0)
+        total += 2 * layer.kv_heads * layer.head_dim * ((kept - old) * 2 + old * 9 / 16)
+    return total * batch
+
+
 def offloaded_counts_all(layers, context, batch, kind):
     return nbytes_of(layers, context, batch, "dynamic" if kind == "offloaded" else kind)
 
@@ -198,6 +209,7 @@ WRONG = {
         (of_entry(2), "4 bits were not used"),
         (of_entry(1 + 4 / 64), "4 bits are half a byte"),
         (no_residual, "the residual was forgotten"),
+        (squeezes_windows, "layers that keep a window stay"),
         (offloaded_counts_all, "on the device lie two layers"),
         (offloaded_counts_one, "two layers, not one"),
         (offloaded_is_free, "has to be on the device to compute"),
