@@ -19,6 +19,21 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"the same sequences again: {again}")
 
 
+# sizes of a tiny model of any Llama-like kind: two layers, four queries on two keys
+SMALL = dict(
+    vocab_size=61,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=None,
+)
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Tiny steps run many times slower when two threads fight over a core."""

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from conftest import SMALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_list import Life, PlainList, states
@@ -26,18 +27,6 @@ from kvcourse.layers.static import StaticLayer
 from kvcourse.layers.static_sliding import StaticSlidingLayer
 
 torch.set_num_threads(1)
-SMALL = dict(
-    vocab_size=61,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    pad_token_id=0,
-    bos_token_id=1,
-    eos_token_id=None,
-)
 HYBRID = dict(layer_types=["sliding_attention", "full_attention"], sliding_window=6)
 CHUNKED = dict(layer_types=["chunked_attention", "full_attention"], attention_chunk_size=6)
 MODELS = {

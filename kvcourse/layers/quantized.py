@@ -1,14 +1,14 @@
 """Full attention in few bits: keep everything, the old tokens as codes."""
 
 from ..quantize import AXES, FORMATS, PER_CHANNEL, PER_TOKEN, Fp8, grouping, make_format
-from .base import AttentionLayer
 from .blocks import QuantizedBuffer
 from .checks import whole
+from .dynamic import DynamicLayer
 
 BACKENDS = (*FORMATS, "fp8")
 
 
-class QuantizedLayer(AttentionLayer):
+class QuantizedLayer(DynamicLayer):
     """Keys and values of every token seen: the last ones exactly, the older ones as codes of `nbits` bits.
 
     Keeps: all tokens. Drops: digits. A token is quantized once, when it leaves the residual, and its error stays what
@@ -29,7 +29,9 @@ class QuantizedLayer(AttentionLayer):
     In transformers: `QuantizedLayer` and its three subclasses, which quantize the whole history again at every flush
     (fp8: clip to the scale of the first forward) and cannot crop.
 
-    Gradients reach the new tokens in the forward that brings them, and no token that is kept.
+    An update reads the history back from its codes and returns the new tokens as they were given, so that a first
+    forward computes with exact states. Gradients reach the new tokens in the forward that brings them, and no token
+    that is kept. All else is a `DynamicLayer` over another storage.
 
     `backend`: "hqq", "quanto" or "fp8"; the other arguments: `quantized_formats`.
     """
@@ -44,14 +46,6 @@ class QuantizedLayer(AttentionLayer):
     def storages(self):
         return [*self._keys.storages(), *self._values.storages()]
 
-    def update(self, key_states, value_states, *args, **kwargs):
-        """Append q_len tokens, (batch, kv_heads, q_len, head_dim) each, and return all, in position order.
-
-        The history is read back from its codes; the new tokens are returned as they were given, so that a first
-        forward computes with exact states. Returns keys and values of (batch, kv_heads, kv_len, head_dim).
-        """
-        return self._keys.append(key_states), self._values.append(value_states)
-
     def news(self, twin, key_states, value_states):
         """Codes, scales, offsets and exact tokens that are new: fewer bytes than the states, and quantized already."""
         return (*self._keys.news(twin._keys), *self._values.news(twin._values))
@@ -62,28 +56,9 @@ class QuantizedLayer(AttentionLayer):
         self._keys.follow(twin._keys, news[:half])
         self._values.follow(twin._values, news[half:])
 
-    def get_seq_length(self):
-        """Tokens seen, which are the tokens held."""
-        return self._keys.length
-
-    def get_mask_sizes(self, query_length):
-        """Length and first position of what the next update of `query_length` tokens returns."""
-        return self._keys.length + query_length, 0
-
-    def positions(self):
-        """Absolute positions held: all of them."""
-        return list(range(self._keys.length))
-
     def quantized_positions(self):
         """Absolute positions kept as codes: (those of the keys, those of the values). The others are exact."""
         return list(range(self._keys.quantized)), list(range(self._values.quantized))
-
-    def crop(self, tokens_to_remove):
-        """Roll back the last `-tokens_to_remove` tokens, exact ones first; more than there are empties the layer."""
-        if tokens_to_remove and self.is_initialized:
-            length = max(self._keys.length + tokens_to_remove, 0)
-            self._keys.crop(length)
-            self._values.crop(length)
 
     def reset(self):
         self._keys.clear()
