@@ -21,12 +21,11 @@ def fixed(answer, batch, kv_heads, slots, head_dim):
     """An object of the learner's class, which must have `update` and `reset`."""
     for method in ("update", "reset"):
         if not isinstance(answer, type) or not callable(getattr(answer, method, None)):
-            came = f"the class {answer.__name__} without it" if isinstance(answer, type) else words(answer)
-            raise Wrong(
-                expected=f"a class with a method `{method}`",
-                came=came,
-                likely="hand the class itself to the check, not an object of it and not a result",
-            )
+            wanted = f"a class with a method `{method}`"
+            if isinstance(answer, type):
+                raise Wrong(expected=wanted, came=f"the class {answer.__name__} without it")
+            hint = "hand the class itself to the check, not an object of it and not a result"
+            raise Wrong(expected=wanted, came=words(answer), likely=hint)
     return run(answer, answer, batch, kv_heads, slots, head_dim)
 
 
