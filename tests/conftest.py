@@ -35,9 +35,11 @@ SMALL = dict(
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny steps run many times slower when two threads fight over a core."""
+def as_new():
+    """One thread, since tiny steps run many times slower when two fight over a core. And no mode that a lesson's code,
+    run inside a test, has left behind."""
     torch.set_num_threads(1)
+    torch.set_grad_enabled(True)
     torch.manual_seed(0)
 
 

@@ -60,7 +60,7 @@ CLAIMS = {  # section: {claim: (lesson, pattern in the output of one cell)}
     "quantized": {
         "bytes against the formula": ("12", r"500 tokens: .* \[True, True\]"),
         "perplexity against bits": ("12", r"hqq 2  perplexity"),
-        "latency against bits": ("12", r"hqq 4 +\d+ ms"),
+        "latency against bits": ("12", r"hqq 4:? +\d+ ms"),
         "short contexts do not gain": ("12", r"100 tokens, hqq +4,608,000 bytes of +4,608,000"),
         "what a shorter residual saves and costs": ("12", r"a residual of 128: .* times the bytes"),
         "why the axis matters": ("12", r"with keys per channel, \d+ with keys per token"),

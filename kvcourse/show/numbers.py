@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..quantize import pack
 from .picture import ACCENT, BLUE, DARK, GREY, WIDTH, add_axes, head_height, new_picture, plural, put_title, styled
 
 ROW = 0.72  # inches
@@ -20,6 +19,8 @@ def packing_text(codes: Sequence[int], bits: int) -> str:
     At most 16 codes (one hexadecimal digit names each). A dot marks a bit that pads the last byte.
     """
     import torch
+
+    from ..quantize import pack  # loads torch, which a picture alone does not need
 
     if not 0 < len(codes) <= MOST_CODES:
         raise ValueError(f"1 to {MOST_CODES} codes can be drawn, got {len(codes)}")
