@@ -140,3 +140,15 @@ def test_a_write_that_fails_leaves_the_old_copy_whole(course, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         course.lay_out()
     assert course.copy.read_bytes() == before
+
+
+def test_opening_a_copy_in_jupyterlab_does_not_change_it(course):
+    """Lab adds metadata and other spacing when it saves; only cells and outputs count."""
+    course.lay_out()
+    opened = json.loads(course.copy.read_text(encoding="utf-8"))
+    opened["metadata"]["language_info"] = {"name": "python", "version": "3.11.7", "file_extension": ".py"}
+    opened["cells"][0]["metadata"]["trusted"] = True
+    course.copy.write_text(json.dumps(opened), encoding="utf-8")
+    course.original.write_bytes(notebook("two"))
+    assert course.lay_out()["updated"] == 1
+    assert "two" in course.copy.read_text(encoding="utf-8")

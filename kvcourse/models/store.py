@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-REPAIR = "python -m kvcourse model"
+from ..setup import call
+
+REPAIR = call("model")
 MANIFEST = "manifest.json"
 
 

@@ -37,7 +37,8 @@ def packages(python, kept_version="", begin=lambda: None):
     install = [python] + _PIP + ["install", "--progress-bar", "off", "-c", _constraint(kept_version)]
     if kept_version and missing:
         _pip(install + ["--no-deps", "--ignore-installed"] + [f"{name}=={version}" for name, version, _ in missing])
-    _pip(install + ["-e", ".[test]"])
+    # "compat" puts the clone itself on the path; with a finder, a folder named kvcourse in which Python is started wins
+    _pip(install + ["--config-settings", "editable_mode=compat", "-e", ".[test]"])
     print(f"  installed in {time.monotonic() - started:.0f} s")
 
 

@@ -52,7 +52,19 @@ def lab(extra=(), prepare_only=False):
     if prepare_only:
         print("ready: " + call("lab"))
         return 0
+    no_questions()
     return replace_process(lab_command(extra), dict(os.environ, PYTHONUTF8="1"))
+
+
+def no_questions(prefix=None):
+    """Keep JupyterLab from asking about news on every page. Only in our own .venv, and never over a person's file."""
+    prefix = sys.prefix if prefix is None else prefix
+    path = os.path.join(prefix, "share", "jupyter", "lab", "settings", "overrides.json")
+    if os.path.basename(prefix) == ".venv" and not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            quiet = {"fetchNews": "false", "checkForUpdates": False}
+            json.dump({"@jupyterlab/apputils-extension:notification": quiet}, file)
 
 
 def lab_command(extra=(), work=workspace.WORK, root_user=None):
@@ -60,7 +72,7 @@ def lab_command(extra=(), work=workspace.WORK, root_user=None):
     if root_user is None:
         root_user = hasattr(os, "geteuid") and os.geteuid() == 0
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=" + work]
-    # no question about news and no look for updates: both would ask a server far away
+    # no look for news and updates: both would ask a server far away
     command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     command += ["--allow-root"] if root_user else []
     first = os.path.join(work, "notebooks", FIRST)

@@ -92,6 +92,17 @@ def _free_name(copy, laid):
 
 
 def _hash(data):
+    """Hash of what a person could have changed: JupyterLab writes other metadata when it only opens a notebook."""
+    try:
+        notebook = json.loads(data.decode("utf-8"))
+        cells = [
+            {part: cell.get(part) for part in ("cell_type", "outputs", "execution_count")}
+            | {"source": "".join(cell["source"])}
+            for cell in notebook["cells"]
+        ]
+        data = json.dumps(cells, sort_keys=True).encode("utf-8")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # not a notebook
     return hashlib.sha256(data).hexdigest()
 
 

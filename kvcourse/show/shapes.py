@@ -25,7 +25,11 @@ class ShapeBox:
             f'<span style="color:{ROLE_COLOURS.get(name, ROLE_COLOURS[""])}">{escape(text)}</span>'
             for name, text in self.boxes
         )
-        return '<pre style="font-family:monospace;line-height:1.2">' + "\n".join(spans) + "</pre>"
+        return (
+            '<pre style="font-family:monospace;line-height:1.2;background:#fff;display:inline-block;padding:.4em">'
+            + "\n".join(spans)
+            + "</pre>"
+        )
 
 
 def shape_box(name: str, tensor, dims: Sequence[str] | None = None) -> ShapeBox:
