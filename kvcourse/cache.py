@@ -38,16 +38,23 @@ class Cache(CacheBase):
         (ValueError) changes nothing. Neither does one for which an emulated device has no memory
         (torch.OutOfMemoryError).
         """
+        known = len(self.layers)
         layer = self._layer(layer_idx, create=True)
-        if self.offloading or offload.active:
-            return offload.update(self, layer_idx, key_states, value_states, *args, **kwargs)
-        self.check_update(layer, key_states, value_states)
+        try:
+            if self.offloading or offload.active:
+                return offload.update(self, layer_idx, key_states, value_states, *args, **kwargs)
+            self.check_update(layer, key_states, value_states)
+        except BaseException:
+            del self.layers[known:]  # layers that were made for this update alone
+            raise
         return layer.update(key_states, value_states, *args, **kwargs)
 
     def check_update(self, layer, key_states, value_states):
         """Raise if one of the layers, or its copy on the device, cannot take these states, or if they are too many."""
         layer.check_update(key_states, value_states)
         length = layer.get_seq_length() + key_states.shape[-2]
+        if torch.compiler.is_compiling() and layer is not self._attention_layer(0):
+            return  # asked once a step: in a graph each question is an operation
         for other in self.layers:
             other.check_room(length)
 
@@ -219,7 +226,14 @@ class Cache(CacheBase):
 
     @property
     def is_compileable(self):
-        """Whether a compiled decode step can use this cache without a new graph for each length."""
+        """Whether an attention layer may return slots that are not filled yet, so that its mask must be made each step.
+
+        That is also what a compiled decode step needs, so that no length asks for a graph of its own. (While a
+        neighbour records convolution inputs, which grow, more graphs are made; the mask is needed all the same.)
+        """
+        attention = [layer for layer in self.layers if not (layer.is_linear or layer.is_dummy)]
+        if attention:
+            return any(layer.is_compileable for layer in attention)
         return bool(self.layers) and all(layer.is_compileable for layer in self.layers)
 
     @property
@@ -258,6 +272,8 @@ class Cache(CacheBase):
 
     def _layer(self, layer_idx, create=False):
         """That layer; None where a lazily built cache has not met it yet."""
+        if layer_idx < -len(self.layers):
+            raise ValueError(f"layer {layer_idx} does not exist: the cache has {len(self.layers)} layers")
         if create and self.layer_class_to_replicate is not None:
             while len(self.layers) <= layer_idx:
                 self.layers.append(self.layer_class_to_replicate())

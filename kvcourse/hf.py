@@ -38,6 +38,8 @@ def layer_specs(config):
     values that differ from layer to layer. A layer that reuses another layer's keys keeps nothing itself ("dummy").
     Raises ValueError for a kind that a model file defines for itself, naming it.
     """
+    if not hasattr(config, "get_text_config"):
+        raise ValueError(f"config must be a model's config, as in config=model.config; got {type(config).__name__}")
     config = config.get_text_config(decoder=True)
     per_layer = _decoder_layers(config)
     kinds = getattr(config, "layer_types", None) or [_kind_without_list(layer) for layer in per_layer]

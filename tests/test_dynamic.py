@@ -158,6 +158,9 @@ def test_reorder_select_and_repeat():
         (lambda c: c.update(distinct(2, 3, 1, 4), distinct(2, 3, 2, 4), 0), "1 keys and 2 values"),
         (lambda c: c.update(distinct(2, 3, 1, 4)[0], distinct(2, 3, 1, 4), 0), r"\(3, 1, 4\)"),
         (lambda c: c.crop(1), "minus the number"),
+        (lambda c: c.batch_select_indices(torch.tensor([True, False, True])), "entry for each row"),
+        (lambda c: c.update(distinct(2, 3, 1, 4), distinct(2, 3, 1, 4), -9), "layer -9"),
+        (lambda c: c.nbytes("emulatd"), "no device"),
     ],
 )
 def test_a_refused_operation_changes_nothing(change, message):
@@ -289,3 +292,21 @@ def test_any_sequence_of_operations_equals_a_plain_list(operations):
                 and (cache.layers[0].values == -cache.layers[0].keys).all()
             )
             assert cache.nbytes(used=True) == 2 * len(rows) * 2 * 3 * held * 8
+
+
+def test_a_refused_first_update_leaves_no_layer_behind():
+    cache = DynamicCache()
+    for keys, values in ((torch.zeros(2, 3), torch.zeros(2, 3)), (distinct(2, 1, 1, 4), distinct(3, 1, 1, 4))):
+        with pytest.raises(ValueError):
+            cache.update(keys, values, 4)
+        assert len(cache) == 0
+    with pytest.raises(ValueError, match="config=model.config"):
+        DynamicCache(config={})
+
+
+def test_rows_may_be_a_slice_or_none_at_all():
+    cache, states = filled(5, batch=3)
+    cache.batch_select_indices(slice(1, 3))
+    assert torch.equal(cache.layers[0].keys, states[0][0][1:])
+    cache.batch_select_indices([])
+    assert cache.layers[0].keys.shape[0] == 0

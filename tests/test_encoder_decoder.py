@@ -18,6 +18,7 @@ from kvcourse.layers.quantized import QuantizedLayer
 from kvcourse.layers.sliding import DynamicSlidingLayer
 from kvcourse.layers.static import StaticLayer
 from kvcourse.layers.static_sliding import StaticSlidingLayer
+from kvcourse.offload import emulated_device
 
 SOURCE = torch.tensor([[5, 17, 33, 2, 61, 9, 44], [3, 4, 70, 8, 0, 0, 0]])
 
@@ -298,4 +299,17 @@ def test_a_decoder_of_another_depth_than_the_encoder(layers):
     cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
     assert len(cache) == layers[1]
     text = model.generate(source, cache=cache, do_sample=False, max_new_tokens=8)
+    assert torch.equal(text, model.generate(source, use_cache=False, do_sample=False, max_new_tokens=8))
+
+
+@pytest.mark.parametrize("offloaded", [(False, True), (True, True), (True, False)])
+def test_a_source_that_lives_on_the_host_is_read_over_a_link(offloaded):
+    sizes = dict(vocab_size=32, d_model=16, d_kv=8, d_ff=32, num_heads=2, dropout_rate=0.0, initializer_factor=3.0)
+    config = transformers.T5Config(**sizes, num_layers=2, decoder_start_token_id=0)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    source = torch.tensor([[5, 9, 3, 17, 1]])
+    with emulated_device(10**7, 1e9, 0):
+        cache = EncoderDecoderCache(*(DynamicCache(config=config, offloading=each) for each in offloaded))
+        text = model.generate(source, cache=cache, do_sample=False, max_new_tokens=8)
+        assert cache.cross_attention_cache.get_seq_length() == 5
     assert torch.equal(text, model.generate(source, use_cache=False, do_sample=False, max_new_tokens=8))

@@ -269,3 +269,13 @@ def test_a_dummy_keeps_nothing_and_says_so():
     assert cache.is_croppable and torch.equal(cache.layers[1].keys, keys[[1, 1, 0, 0], :, :2])
     cache.reset()
     assert cache.get_max_length() == -1 and DummyLayer().is_compileable
+
+
+def test_recording_beside_a_static_layer_still_masks_unfilled_slots():
+    """A cache that says "not compileable" gets no mask for a single token, and static slots need theirs."""
+    layers = [LinearLayer(keep_buffers=True), StaticLayer(40)]
+    cache = Cache(layers=layers)
+    assert cache.is_compileable
+    cache.activate_past_recording()
+    assert cache.is_compileable and HybridLayer(LinearLayer(), StaticLayer(8)).is_compileable
+    assert not HybridLayer(LinearLayer(), DynamicLayer()).is_compileable

@@ -329,3 +329,18 @@ def test_a_ring_reads_like_a_growing_layer():
         for mine, all_of_them in zip(got, wanted, strict=True):
             filled = min(length, full.get_seq_length() - offset)
             assert torch.equal(mine[:, :, :filled], all_of_them[:, :, offset : offset + filled])
+
+
+def test_a_compiled_overflow_beside_a_window_leaves_every_length():
+    """The graph asks all layers for room before the first one writes."""
+    cache = Cache(layers=[StaticSlidingLayer(8, 4), StaticLayer(8), StaticSlidingLayer(8, 4), StaticLayer(8)])
+
+    def step(tokens):
+        for layer_idx in range(4):
+            cache.update(tokens, tokens, layer_idx)
+
+    tokens = torch.randn(1, 2, 8, 8)
+    step(tokens)
+    with pytest.raises(Exception, match="static cache|index"):
+        torch.compile(step, backend="eager", fullgraph=True)(tokens[:, :, :1])
+    assert [cache.get_seq_length(layer_idx) for layer_idx in range(4)] == [8] * 4

@@ -152,6 +152,11 @@ class AttentionLayer(Layer):
                 raise ValueError(f"{name} must be (batch, kv_heads, q_len, head_dim); got the shape {tuple(new.shape)}")
             if storage.is_allocated:
                 check_same_layout(name, new, storage.buffer)
+        if key_states.shape[0] != value_states.shape[0] or key_states.device != value_states.device:
+            raise ValueError(
+                f"keys and values belong together; got a batch of {key_states.shape[0]} on {key_states.device} and of "
+                f"{value_states.shape[0]} on {value_states.device}"
+            )
         if key_states.shape[-2] != value_states.shape[-2]:
             raise ValueError(
                 f"as many new keys as new values are needed; got {key_states.shape[-2]} keys and "

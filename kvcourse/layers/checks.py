@@ -18,8 +18,13 @@ def whole(name, value, least=None):
 
 def batch_rows(indices, batch):
     """Row numbers (rows,) from a list, an index tensor or a mask over the batch. `batch` is -1 while unknown."""
+    if isinstance(indices, slice) and batch >= 0:
+        indices = list(range(*indices.indices(batch)))
     rows = torch.as_tensor(indices)
+    rows = rows.long() if rows.numel() == 0 else rows
     if rows.dtype == torch.bool:
+        if batch >= 0 and len(rows) != batch:
+            raise ValueError(f"a mask over the batch has an entry for each row: {batch}, not {len(rows)}")
         rows = rows.nonzero().flatten()
     if rows.ndim != 1 or rows.is_floating_point():
         raise ValueError(f"rows of the batch must be a list of whole numbers; got {tuple(rows.shape)} {rows.dtype}")

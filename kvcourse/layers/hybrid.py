@@ -129,7 +129,7 @@ class HybridLayer(Layer):
     @property
     def is_compileable(self):
         """Whether the attention part can return slots that are not filled yet."""
-        return self.attention.is_compileable and self.linear.is_compileable
+        return self.attention.is_compileable
 
     @property
     def supports_early_init(self):

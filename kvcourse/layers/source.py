@@ -68,6 +68,15 @@ class SourceLayer:
         self.layer.crop(tokens_to_remove)
         self.filled = max(self.filled + tokens_to_remove, 0)
 
+    def news(self, twin, key_states, value_states):
+        """Tensors of an offloaded copy that `follow` needs: those that the layer inside needs."""
+        return self.layer.news(twin.layer, key_states, value_states)
+
+    def follow(self, twin, news):
+        """Catch up with an offloaded copy that has read the source."""
+        self.layer.follow(twin.layer, news)
+        self.filled = twin.filled
+
     def reset(self):
         """Forget the source, and keep the buffers where they are."""
         self.layer.reset()

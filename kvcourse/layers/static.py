@@ -73,7 +73,9 @@ class StaticLayer(AttentionLayer):
                 )
 
     def check_room(self, length):
-        if not isinstance(length, torch.Tensor) and length > self.max_cache_len:
+        if isinstance(length, torch.Tensor):  # compiled: the graph asks when it runs, before its first write
+            torch._assert_async(length <= self.max_cache_len, "more tokens than the static cache holds")
+        elif length > self.max_cache_len:
             raise ValueError(
                 f"this makes {length} tokens, and the static cache holds {self.max_cache_len} (max_cache_len): "
                 "make it larger, crop it, or use a DynamicCache"
@@ -110,4 +112,5 @@ class StaticLayer(AttentionLayer):
     def _can_begin_anew(self, key_states, value_states):
         """Whether states of another layout may replace the buffers: they agree with each other, and nothing is held."""
         agree = key_states.ndim == value_states.ndim == 4 and key_states.shape[:3] == value_states.shape[:3]
+        agree = agree and key_states.device == value_states.device
         return agree and self._seen.read() == 0

@@ -32,7 +32,10 @@ def lies_on(tensor, device):
     """Whether a tensor lies on `device`, where "cuda" names every CUDA device and None every device."""
     if device is None:
         return True
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"no device is called {device!r}: {error}") from None
     return tensor.device.type == device.type and device.index in (None, tensor.device.index)
 
 
