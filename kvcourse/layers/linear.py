@@ -42,8 +42,6 @@ class LinearLayer(Layer):
         (batch, channels, past + q_len); a first call shorter than the kernel is padded with zeros at its left.
         """
         state = self._pick(self._conv, state_idx)
-        if conv_states.ndim < 3:
-            raise ValueError(f"inputs are (batch, channels, q_len); got the shape {tuple(conv_states.shape)}")
         if state.is_allocated and conv_states.shape[:-1] != state.buffer.shape[:-1]:
             raise ValueError(_mismatch("convolution inputs", conv_states, state.buffer))
         return state.feed(conv_states, conv_kernel_size, self._record_past)
