@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .picture import ACCENT, BLUE, DARK, GREY, LIGHT, WIDTH, add_axes, head_height, new_picture, put_title, styled
-from .widgets.base import Widget
+from .widgets.base import NARROW, Widget
 
 GIB = 2**30
 MEMORIES = (4, 6, 8, 12, 16, 24, 32, 48, 80, 141)  # GiB that devices are sold with
@@ -55,10 +55,12 @@ class Calculator(Widget):
         return plan(config, self.memory * GIB, self.context, self.batch, weights=weights, **wishes)
 
     def controls(self):
-        from ipywidgets import Checkbox, Dropdown, SelectionSlider
+        from ipywidgets import Checkbox, SelectionSlider, ToggleButtons
 
         wide = {"style": {"description_width": "8em"}, "layout": {"width": "32em"}}
-        self.boxes = {"model": Dropdown(options=list(self._models), value=self.model, description="model", **wide)}
+        # buttons: JupyterLab takes the arrow keys away from a drop-down list
+        models = ToggleButtons(options=list(self._models), value=self.model, description="model", style=NARROW)
+        self.boxes = {"model": models}
         for name, words, choices, form in (
             ("memory", "device", MEMORIES, "{:,} GiB"),
             ("context", "context", CONTEXTS, "{:,} tokens"),
