@@ -9,7 +9,7 @@ import torch
 
 from . import offload
 from .hf import CacheBase
-from .layers.checks import batch_rows, whole
+from .layers.checks import batch_rows, entry, one_each, whole
 
 
 class Cache(CacheBase):
@@ -102,26 +102,32 @@ class Cache(CacheBase):
 
         `conv_kernel_size=...` says how many inputs to keep; a model gives it at every call.
         """
-        return self._layer_with("update_conv_state", layer_idx).update_conv_state(conv_states, state_idx, **kwargs)
+        return self._change("update_conv_state", layer_idx, conv_states, state_idx, **kwargs)
 
     def update_recurrent_state(self, recurrent_states, layer_idx, state_idx=0, **kwargs):
         """Replace the recurrent state (batch, ...) of one layer; return the state held, which may be written to."""
-        layer = self._layer_with("update_recurrent_state", layer_idx)
-        return layer.update_recurrent_state(recurrent_states, state_idx, **kwargs)
+        return self._change("update_recurrent_state", layer_idx, recurrent_states, state_idx, **kwargs)
 
     def update_indexer(self, indexer_key_states, layer_idx):
         """Add index keys (batch, q_len, index_head_dim) to one layer; return all, (batch, kv_len, index_head_dim)."""
-        return self._layer_with("update_indexer", layer_idx).update_indexer(indexer_key_states)
+        return self._change("update_indexer", layer_idx, indexer_key_states)
+
+    def _change(self, method, layer_idx, *args, **kwargs):
+        """Let a layer do what only layers of its kind can; an emulated device counts the bytes first."""
+        layer = self._layer_with(method, layer_idx)
+        if offload.active:
+            return offload.change(self, layer, method, *args, **kwargs)
+        return getattr(layer, method)(*args, **kwargs)
 
     def get_conv_state(self, layer_idx, state_idx=0):
         """Convolution inputs that a layer holds, (batch, channels, kernel_size); None before the first forward."""
         layer = self._layer_with("update_conv_state", layer_idx, create=False)
-        return None if layer is None else layer.conv_states[state_idx]
+        return None if layer is None else entry(layer.conv_states, state_idx)
 
     def get_recurrent_state(self, layer_idx, state_idx=0):
         """Recurrent state that a layer holds, (batch, ...); None before the first forward."""
         layer = self._layer_with("update_recurrent_state", layer_idx, create=False)
-        return None if layer is None else layer.recurrent_states[state_idx]
+        return None if layer is None else entry(layer.recurrent_states, state_idx)
 
     def has_previous_state(self, layer_idx=None, state_idx=None):
         """Whether a layer has states to go on from; without an index, the last layer that keeps states.
@@ -135,7 +141,7 @@ class Cache(CacheBase):
         if layer is None:
             return False
         held = layer.has_previous_state
-        return all(held.values()) if state_idx is None else held[state_idx]
+        return all(held.values()) if state_idx is None else entry(held, state_idx)
 
     # What the one who runs the model calls
 
@@ -187,11 +193,9 @@ class Cache(CacheBase):
 
     def early_initialization(self, batch_size, num_heads, head_dim, dtype, device):
         """Make the buffers before the first forward. `num_heads` and `head_dim`: one number, or one for each layer."""
-        heads = [num_heads] * len(self) if isinstance(num_heads, int) else list(num_heads)
-        sizes = [head_dim] * len(self) if isinstance(head_dim, int) else list(head_dim)
-        for name, given in (("num_heads", heads), ("head_dim", sizes)):
-            if len(given) != len(self):
-                raise ValueError(f"{name} lists {len(given)} layers, the cache has {len(self)}")
+        batch_size = whole("batch_size", batch_size, least=0)
+        heads = one_each("num_heads", num_heads, len(self))
+        sizes = one_each("head_dim", head_dim, len(self))
         for layer, layer_heads, size in zip(self.layers, heads, sizes, strict=True):
             if layer.supports_early_init and not layer.is_initialized:
                 states = torch.empty((batch_size, layer_heads, 0, size), dtype=dtype, device=device)
@@ -272,6 +276,7 @@ class Cache(CacheBase):
 
     def _layer(self, layer_idx, create=False):
         """That layer; None where a lazily built cache has not met it yet."""
+        layer_idx = layer_idx if isinstance(layer_idx, int) else whole("layer_idx", layer_idx)
         if layer_idx < -len(self.layers):
             raise ValueError(f"layer {layer_idx} does not exist: the cache has {len(self.layers)} layers")
         if create and self.layer_class_to_replicate is not None:

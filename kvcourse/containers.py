@@ -58,11 +58,16 @@ class StaticCache(Cache, StaticCacheBase):
     Keeps up to `max_cache_len` tokens in each full-attention layer, a window in each sliding one. A longer text is a
     ValueError, before anything has changed. Bytes: the sum of its layers'. In transformers: `StaticCache`.
 
-    Batch size, device and number format are those of the first update; other arguments, which older versions of
-    transformers took for them, are accepted and not needed.
+    Batch size, device and number format are those of the first update. The arguments that older transformers
+    took for them (`OLDER_ARGUMENTS`) are accepted and not needed; any other is a TypeError.
     """
 
+    OLDER_ARGUMENTS = ("batch_size", "max_batch_size", "device", "dtype", "layer_device_map", "tp_size")
+
     def __init__(self, config, max_cache_len, offloading=False, offload_only_non_sliding=True, **not_needed):
+        unknown = [name for name in not_needed if name not in self.OLDER_ARGUMENTS]
+        if unknown:
+            raise TypeError(f"StaticCache() got an unexpected keyword argument {unknown[0]!r}")
         max_cache_len = whole("max_cache_len", max_cache_len, least=1)
         Cache.__init__(
             self,

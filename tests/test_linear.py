@@ -413,6 +413,10 @@ def test_refusals_are_clear_and_change_nothing():
         ("layer 0", lambda: cache.has_previous_state(0)),
         ("layers that do: none", lambda: cache.update_indexer(torch.ones(1, 2, 3), 1)),
         ("no 2", lambda: cache.update_conv_state(inputs(1, 1), 1, state_idx=2)),
+        ("no 2", lambda: cache.get_conv_state(1, 2)),
+        ("no -1", lambda: cache.get_recurrent_state(1, -1)),
+        ("no 5", lambda: cache.has_previous_state(1, 5)),
+        ("layer_idx=None", lambda: cache.update_conv_state(inputs(1, 1), None)),
         ("batch_repeat_interleave.3.", lambda: cache.update_conv_state(inputs(3, 1), 1)),
         (
             "config=model.config",
@@ -432,5 +436,9 @@ def test_states_can_be_set_by_index():
     layer.recurrent_states[1] = torch.ones(1, 2)
     assert dict(layer.conv_states).keys() == {0, 1} and layer.conv_states[0] is None
     assert torch.equal(layer.conv_states[1], inputs(1, 4)) and layer.has_previous_state == {0: False, 1: True}
+    for refused in (-1, 2):
+        assert refused not in layer.conv_states and layer.conv_states.get(refused) is None
+        with pytest.raises(KeyError):
+            layer.conv_states[refused] = inputs(1, 4)
     layer.conv_states[1] = layer.recurrent_states[1] = None
     assert not any(layer.has_previous_state.values()) and layer.nbytes() == 0

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import kvcourse as kv
-from kvcourse.layers import DynamicLayer
+from kvcourse.layers import DynamicIndexedLayer, DynamicLayer, LinearLayer
 from kvcourse.offload import Event, emulated_device, stalls
 
 LAYERS, HEADS, SIZE = 4, 2, 8
@@ -280,6 +280,33 @@ def test_growth_counts_spare_room_before_it_is_made():
         assert_equal(layers_of(cache), before)
 
 
+@pytest.mark.parametrize("offloading", [False, True])
+def test_states_and_index_keys_are_counted_and_refused_like_keys(offloading):
+    """They stay on the device, offloaded or not, and a cache may hold nothing else."""
+    inputs, state, index = torch.ones(2, 6, 4), torch.ones(2, 6, 8), torch.ones(2, 5, 3)
+    conv, recurrent, indexer = (tensor.nbytes for tensor in (inputs, state, index))
+    layers = [LinearLayer(), DynamicIndexedLayer()]
+    cache = kv.Cache(layers=layers, offloading=offloading)
+    with emulated_device(conv + recurrent, 1e9, 0) as device:
+        cache.update_conv_state(inputs, 0, conv_kernel_size=4)
+        assert device.used == conv == cache.nbytes("emulated")
+        cache.update_recurrent_state(state, 0)
+        cache.update_recurrent_state(2 * state, 0)  # in place: nothing more is needed
+        assert device.used == device.peak == conv + recurrent and device.moved_bytes == 0
+        with pytest.raises(torch.OutOfMemoryError):
+            cache.update_indexer(index, 1)
+        assert not layers[1].is_initialized and torch.equal(cache.get_recurrent_state(0), 2 * state)
+    with emulated_device(conv + recurrent - 1, 1e9, 0):
+        cache.reset()
+        cache.update_conv_state(inputs, 0, conv_kernel_size=4)
+        with pytest.raises(torch.OutOfMemoryError):
+            cache.update_recurrent_state(state, 0)
+        assert cache.get_recurrent_state(0) is None and torch.equal(cache.get_conv_state(0), inputs)
+    with emulated_device(indexer, 1e9, 0) as device:
+        cache.reset()
+        assert torch.equal(cache.update_indexer(index, 1), index) and device.peak == indexer
+
+
 def test_an_offloaded_layer_needs_room_for_itself_alone():
     with emulated_device(layer_bytes(10), 1e9, 0) as device:
         cache, expected = offloaded(), resident()
@@ -476,6 +503,8 @@ def test_prefetch_and_offload_by_hand():
 def test_wrong_settings_are_refused_by_name():
     for options, word in (
         (dict(memory=-1), "memory"),
+        (dict(memory="1GB"), "memory='1GB'"),
+        (dict(bandwidth=float("nan")), "bandwidth"),
         (dict(bandwidth=0), "bandwidth"),
         (dict(latency=-1), "latency"),
         (dict(clock="sundial"), "'virtual' and 'wall'"),

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from conftest import SMALL
@@ -21,6 +22,7 @@ from transformers import (
 )
 from transformers import cache_utils as theirs
 
+import kvcourse as kv
 from kvcourse.cache import Cache
 from kvcourse.layers.dynamic import DynamicLayer
 from kvcourse.layers.static import StaticLayer
@@ -317,6 +319,26 @@ def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(ValueError, match="float32.*float16.*early_initialization"):
         cache.update(*states(1, 1, dtype=torch.float16), 0)
     assert cache.get_seq_length() == 1
+
+
+def test_older_arguments_are_taken_and_misspelt_ones_refused():
+    config = LlamaConfig(num_hidden_layers=2)
+    cache = kv.StaticCache(config, 5, max_batch_size=3, device="cpu", dtype=torch.float16)
+    assert len(cache) == 2 and not cache.is_initialized
+    with pytest.raises(TypeError, match="offload_only_nonsliding"):
+        kv.StaticCache(config, 5, offload_only_nonsliding=False)
+    with pytest.raises(ValueError, match="offloadin"):
+        kv.make_cache("static", config, max_cache_len=5, offloadin=True)
+
+
+@pytest.mark.parametrize("number", [np.int64(2), torch.tensor(2)])
+def test_sizes_may_come_from_numpy_or_a_tensor(number):
+    cache = Cache(layers=[StaticLayer(5), StaticLayer(5)])
+    cache.early_initialization(number, number, [4, number], torch.float32, "cpu")
+    assert [layer.keys.shape for layer in cache.layers] == [(2, 2, 5, 4), (2, 2, 5, 2)]
+    for wrong in ([2], [2, 2, 2], 0, 2.5):
+        with pytest.raises(ValueError, match="num_heads"):
+            Cache(layers=[StaticLayer(5)] * 2).early_initialization(1, wrong, 4, torch.float32, "cpu")
 
 
 def test_a_ring_reads_like_a_growing_layer():

@@ -16,6 +16,21 @@ def whole(name, value, least=None):
     return number
 
 
+def one_each(name, value, layers):
+    """`value` as a list with an entry for each of `layers` layers, whether it is one number for all or such a list."""
+    entries = list(value) if isinstance(value, (list, tuple)) else [whole(name, value, least=1)] * layers
+    if len(entries) != layers:
+        raise ValueError(f"{name} lists {len(entries)} layers, the cache has {layers}")
+    return entries
+
+
+def entry(states, state_idx):
+    """One of the states of a layer (a list, or a mapping from 0 on), or a ValueError that says how many it has."""
+    if state_idx not in range(len(states)):
+        raise ValueError(f"the layer has {len(states)} states, numbered from 0; there is no {state_idx!r}")
+    return states[state_idx]
+
+
 def batch_rows(indices, batch):
     """Row numbers (rows,) from a list, an index tensor or a mask over the batch. `batch` is -1 while unknown."""
     if isinstance(indices, slice) and batch >= 0:

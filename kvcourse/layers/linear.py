@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping
 
 from .base import Layer
+from .checks import entry
 from .states import ConvState, RecurrentState
 
 
@@ -41,14 +42,14 @@ class LinearLayer(Layer):
         `conv_kernel_size`: inputs to keep; without it, as many as the first call brings. Returns
         (batch, channels, past + q_len); a first call shorter than the kernel is padded with zeros at its left.
         """
-        state = self._pick(self._conv, state_idx)
+        state = entry(self._conv, state_idx)
         if state.is_allocated and conv_states.shape[:-1] != state.buffer.shape[:-1]:
             raise ValueError(_mismatch("convolution inputs", conv_states, state.buffer))
         return state.feed(conv_states, conv_kernel_size, self._record_past)
 
     def update_recurrent_state(self, recurrent_states, state_idx=0, **kwargs):
         """Replace the recurrent state (batch, ...) and return it. It keeps the number format of the first one."""
-        state = self._pick(self._recurrent, state_idx)
+        state = entry(self._recurrent, state_idx)
         if state.is_allocated and recurrent_states.shape != state.buffer.shape:
             raise ValueError(_mismatch("recurrent state", recurrent_states, state.buffer))
         return state.write(recurrent_states)
@@ -157,11 +158,6 @@ class LinearLayer(Layer):
             "call update_conv_state or update_recurrent_state"
         )
 
-    def _pick(self, states, state_idx):
-        if not 0 <= state_idx < self.number_of_states:
-            raise ValueError(f"the layer has {self.number_of_states} states, numbered from 0; there is no {state_idx}")
-        return states[state_idx]
-
 
 class _States(MutableMapping):
     """The states of a layer by index, as models read and set them. Setting None forgets a state."""
@@ -170,13 +166,13 @@ class _States(MutableMapping):
         self._storages = storages
 
     def __getitem__(self, state_idx):
-        return self._storages[state_idx].view()
+        return self._storage(state_idx).view()
 
     def __setitem__(self, state_idx, tensor):
-        self._storages[state_idx].clear() if tensor is None else self._storages[state_idx].set(tensor)
+        self._storage(state_idx).clear() if tensor is None else self._storage(state_idx).set(tensor)
 
     def __delitem__(self, state_idx):
-        self._storages[state_idx].clear()
+        self._storage(state_idx).clear()
 
     def __iter__(self):
         return iter(range(len(self._storages)))
@@ -186,6 +182,11 @@ class _States(MutableMapping):
 
     def __repr__(self):
         return repr(dict(self))
+
+    def _storage(self, state_idx):
+        if state_idx not in range(len(self)):  # a list would count -1 from its end
+            raise KeyError(state_idx)
+        return self._storages[state_idx]
 
 
 def _mismatch(name, new, held):

@@ -38,10 +38,21 @@ def update(cache, layer_idx, key_states, value_states, *args, **kwargs):
     if cache.offloading and cache.offloader.moves(layer):
         return cache.offloader.update(cache, layer_idx, link, key_states, value_states, *args, **kwargs)
     cache.check_update(layer, key_states, value_states)
-    link.reserve_growth(layer, key_states, value_states, *args, **kwargs)
+    link.reserve_growth(layer, "update", key_states, value_states, *args, **kwargs)
     states = layer.update(key_states, value_states, *args, **kwargs)
     link.compute(cache.offloader.log if cache.offloading else None, layer_idx, key_states.shape[-2])
     return states
+
+
+@torch.compiler.disable
+def change(cache, layer, method, states, *args, **kwargs):
+    """What a model does to a layer's convolution or recurrent state, or its index keys, where bytes are counted.
+
+    These stay on the device, offloaded or not, so nothing crosses the link."""
+    link = link_to(states.device) if states.device.type == "cpu" else _NO_LINK
+    link.arrive(cache)
+    link.reserve_growth(layer, method, states, *args, **kwargs)
+    return getattr(layer, method)(states, *args, **kwargs)
 
 
 def nbytes_on_device(cache, device, used):

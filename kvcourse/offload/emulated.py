@@ -3,12 +3,13 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Real
 from weakref import WeakSet
 
 import torch
 
 from .link import Event, Link, placed
-from .twin import moving_bytes, rebuild
+from .twin import independent, moving_bytes
 
 active = []  # emulated devices in use, the innermost last
 
@@ -50,13 +51,9 @@ class EmulatedDevice(Link):
     crosses = True
 
     def __init__(self, memory, bandwidth, latency, clock="virtual", compute=0.0):
-        for name, value, fits in (
-            ("memory", memory, memory >= 0),
-            ("bandwidth", bandwidth, bandwidth > 0),
-            ("latency", latency, latency >= 0),
-        ):
-            if not fits:
-                raise ValueError(f"{name}={value}: give memory in bytes, bandwidth in bytes/s, latency in seconds")
+        for name, value in (("memory", memory), ("bandwidth", bandwidth), ("latency", latency)):
+            if not (isinstance(value, Real) and value >= 0) or (name == "bandwidth" and value == 0):
+                raise ValueError(f"{name}={value!r}: give memory in bytes, bandwidth in bytes/s, latency in seconds")
         if clock not in ("virtual", "wall"):
             raise ValueError(f"clock={clock!r}: the known clocks are 'virtual' and 'wall'")
         super().__init__()
@@ -110,10 +107,10 @@ class EmulatedDevice(Link):
             )
         self.peak = max(self.peak, used + nbytes)
 
-    def reserve_growth(self, layer, key_states, value_states, *args, **kwargs):
-        """How much a layer will take is its own business: a twin does the update first, and the twin is counted."""
-        rehearsal = rebuild(layer, torch.clone)
-        rehearsal.update(key_states, value_states, *args, **kwargs)
+    def reserve_growth(self, layer, method, *args, **kwargs):
+        """How much a layer will take is its own business: a twin does it first, and the twin is counted."""
+        rehearsal = independent(layer)
+        getattr(rehearsal, method)(*args, **kwargs)
         self.reserve(rehearsal.nbytes() - layer.nbytes())
 
     # Time

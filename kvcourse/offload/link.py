@@ -66,8 +66,8 @@ class Link:
     def reserve(self, nbytes):
         """Make sure that `nbytes` more fit on the device, or raise torch.OutOfMemoryError."""
 
-    def reserve_growth(self, layer, key_states, value_states, *args, **kwargs):
-        """Make sure that a layer which stays on the device can take these states, or raise torch.OutOfMemoryError."""
+    def reserve_growth(self, layer, method, *args, **kwargs):
+        """Make sure that a layer on the device has room for what `method` will do, or raise torch.OutOfMemoryError."""
 
     def fetch(self, log, layer_idx, tensors, nbytes, after=0.0):
         """Begin to copy host `tensors` to the device, not before the time `after`. Returns a handle for `wait`."""

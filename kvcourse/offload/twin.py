@@ -33,6 +33,11 @@ def rebuild(part, change):
     return _rebuilt(part, change, memo)
 
 
+def independent(layer):
+    """A twin of a whole layer that shares no tensor with it, spare room included: to try out what an update takes."""
+    return _rebuilt(layer, torch.clone, {})
+
+
 def _rebuilt(thing, change, memo):
     if id(thing) in memo:
         return memo[id(thing)]
