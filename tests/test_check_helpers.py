@@ -107,5 +107,5 @@ def test_an_answer_of_another_kind_is_shown_as_it_is():
 
 def test_differences_within_the_tolerance_are_passed_over():
     expected, came = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.000001, 3.0]])
-    assert difference(expected, came, 1e-3) == ("2 at axis 0 0, axis 1 1", "3 there")
+    assert difference(expected, came, 1e-3) == ("2 at [0, 1]", "3 there")
     assert words(list(range(30))) == "[0, 1, 2, 3, 4, 5, 6, 7, ... 29], 30 in all"

@@ -119,7 +119,8 @@ def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
         likely = (
             None if stop.kind == "endless" else diagnose(answer, reference, cases, case, label, mistakes, tolerance)
         )
-        raise Wrong(tested=case.what, expected=label, came=str(stop), likely=likely)
+        want = f"{label}: {words(expected[label])}"
+        raise Wrong(tested=case.what, expected=want, came=str(stop), likely=likely)
 
 
 STOP = "where it stopped"

@@ -34,8 +34,9 @@ def difference(expected, came, tolerance=0.0):
         return f"numbers of type {expected.dtype}", f"numbers of type {came.dtype}"
     apart = ~torch.isclose(expected, came, rtol=tolerance, atol=tolerance) if tolerance else expected != came
     place = tuple(apart.nonzero()[0].tolist())
-    names = PLACES.get(expected.ndim, tuple(f"axis {axis}" for axis in range(expected.ndim)))
-    at = ", ".join(f"{name} {index}" for name, index in zip(names, place, strict=True))
+    names = PLACES.get(expected.ndim, [""] * expected.ndim)
+    at = ", ".join(f"{name} {index}".strip() for name, index in zip(names, place, strict=True))
+    at = at if expected.ndim in PLACES else f"index {at}" if expected.ndim == 1 else f"[{at}]"
     return f"{expected[place].item():g} at {at}", f"{came[place].item():g} there"
 
 
