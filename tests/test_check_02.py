@@ -50,7 +50,7 @@ def test_the_first_line_says_what_is_about_to_be_tested(task, capsys):
     assert kv.check.TASKS[task](...) is None
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first == f"Task {task} tests {kv.check.TASKS[task].about}."
-    assert second == f"{task}: not started yet"
+    assert second == f"{task}: not finished yet"
     assert getattr(kv.check, f"task_{task}") is kv.check.TASKS[task]
 
 

@@ -4,12 +4,13 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
 import torch
 
 from kvcourse.check.cost import CopyCounter
 from kvcourse.check.runner import Stopped, run
-from kvcourse.check.task import Case, Mistake, Wrong, compare, task
+from kvcourse.check.task import Case, Mistake, Unfinished, Wrong, choices, compare, task
 from kvcourse.check.verdict import Verdict
 from kvcourse.check.words import difference, same, words
 
@@ -50,11 +51,21 @@ def test_the_result_comes_back_and_tracing_is_as_before():
 def test_an_endless_loop_is_ended_soon(body):
     start = time.monotonic()
     stop = stopped(f"def helper():\n    while 1:\n        x = 1\ndef answer():\n    {body}")
-    assert stop.kind == "endless" and "still running after 400,000 steps" in stop.what
+    assert stop.kind == "endless" and "still running after " in stop.what
     assert time.monotonic() - start < 5
 
 
+def test_a_loop_of_few_slow_steps_is_ended_by_the_clock(monkeypatch):
+    monkeypatch.setattr("kvcourse.check.runner.CPU_SECONDS", 0.1)
+    stop = stopped("import torch\ndef answer():\n    while True: torch.ones(99, 99) @ torch.ones(99, 99)")
+    assert stop.kind == "endless" and "0.1 seconds" in stop.what
+    monkeypatch.setattr("kvcourse.check.runner.WALL_SECONDS", 0.2)
+    assert "0.2 seconds" in stopped("import time\ndef answer():\n    while True: time.sleep(0.002)").what
+
+
 def test_a_long_answer_is_not_an_endless_one():
+    counting = learner("def answer(n):\n    held = 0\n    while held < n:\n        held += 1\n    return held")
+    assert run(counting, counting, 120_000) == 120_000
     answer = learner("def answer(n):\n    total = 0\n    for i in range(n):\n        total += i\n    return total")
     assert run(answer, answer, 5_000) == 12_497_500
     with pytest.raises(Stopped):
@@ -90,6 +101,8 @@ def test_nothing_that_a_learner_raises_gets_out(line):
 def test_only_the_learners_own_not_implemented_counts_as_a_stub():
     assert stopped("def answer():\n    raise NotImplementedError").kind == "unfinished"
     assert stopped("import torch\ndef answer():\n    torch.nn.Module()(1)").kind == "error"
+    of_torch = stopped("import torch\ndef answer():\n    packed = torch.zeros(1)\n    packed[0] |= 1")
+    assert of_torch.kind == "error" and "NotImplementedError" in of_torch.what
 
 
 def double(x):
@@ -116,6 +129,23 @@ def test_a_mistake_is_known_by_what_it_does_in_most_cases():
         assert likely in caught.value.lines["likely"]
         assert caught.value.lines["tested"] == "number 3"  # 2 + 2 = 2 * 2 = 2 ** 2
         assert caught.value.lines["expected"] == "result: 6"
+
+
+def test_a_constant_of_nothing_and_a_result_in_place_of_the_function():
+    for answer, likely in ((lambda x: 0, None), (lambda x: [], None), (4, "its result")):
+        with pytest.raises(Wrong) as caught:
+            compare(answer, double, doubled(2, 3))
+        assert (likely or "") in caught.value.lines.get("likely", "") and bool(likely) == (
+            "likely" in caught.value.lines
+        )
+
+
+def test_words_may_be_chosen_in_any_case():
+    assert choices({"a": " Always"}, ["A"], ["always", "never"]) == {"A": "always"}
+    with pytest.raises(Wrong, match="choose one of: always, never"):
+        choices({"A": "perhaps"}, ["A"], ["always", "never"])
+    with pytest.raises(Unfinished):
+        choices({"B": "always"}, ["A"], ["always", "never"])
 
 
 def test_an_unknown_mistake_gets_no_guess():
@@ -151,6 +181,11 @@ def test_a_difference_is_shown_at_its_first_place():
     assert difference(expected, came) == ("23 at sequence 0, head 1, token 2, channel 3", "-1 there")
     assert difference(expected, expected[:, :1])[1] == words(expected[:, :1])
     assert words(1234567) == "1,234,567" and words(object()) == "an object of type object"
+    other = {"batch": "sequence", "heads": "head", "head_dim": "row", "state": "column"}
+    assert difference(expected, came, layout=other)[0] == "23 at sequence 0, head 1, row 2, column 3"
+    assert words(expected, other) == "a tensor of shape (1, 2, 3, 4) = (batch, heads, head_dim, state)"
+    assert words(np.ones(2)) == "a NumPy array of shape (2,), not a tensor" and not same(torch.ones(2), np.ones(2))
+    assert "none of what was handed over" in words([1, "?"])
 
 
 def test_copies_are_counted_and_views_and_fresh_room_are_not():

@@ -37,7 +37,9 @@ def test_every_task_of_an_untouched_exercise_stops_kindly(path, monkeypatch, cap
     tasks = tasks_of(nbformat.read(path, as_version=4))
     said = run_all(path, monkeypatch, capsys)
     assert tasks and tasks[0].startswith(path.name[:2])
-    assert [line for line in said if line.endswith(": not started yet")] == [f"{key}: not started yet" for key in tasks]
+    assert [line for line in said if line.endswith(": not finished yet")] == [
+        f"{key}: not finished yet" for key in tasks
+    ]
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.name)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..logbook import note
 from .runner import Stopped
 from .verdict import Verdict
-from .words import Phrase, difference, same, words
+from .words import LAYOUT, Phrase, difference, same, words
 
 TASKS = {}  # "02a" -> its check
 
@@ -56,8 +56,10 @@ def task(key, about):
         def verdict(answer, *args, **kwargs):
             """The check's result, without printing."""
             try:
-                if answer is None or answer is ...:
+                if answer is ...:
                     raise Unfinished("put your answer in place of the dots, then run the cell again")
+                if answer is None:
+                    raise Unfinished("None came. Hand over your answer; a function or class itself, without calling it")
                 return Verdict(key, "passed", tuple(body(answer, *args, **kwargs).items()))
             except Unfinished as missing:
                 return Verdict(key, "unfinished", (("to do", str(missing)),))
@@ -85,21 +87,33 @@ def task(key, about):
 
 
 def choices(answer, names, allowed):
-    """`answer`, a dict with one of the words `allowed` for each of `names`; Unfinished or Wrong where it is not."""
+    """`answer`, a dict with one of the words `allowed` for each of `names`; Unfinished or Wrong where it is not.
+
+    Capital letters and blanks around a word do not matter; what is returned is spelled as in `names` and `allowed`.
+    """
     if not isinstance(answer, dict):
         example = f'{{"{names[0]}": "{allowed[0]}", ...}}'
         raise Wrong(expected=f"a dict such as {example}", came=f"an object of type {type(answer).__name__}")
+    spelled = {_loose(word): word for word in (*names, *allowed)}
+    answer = {spelled.get(_loose(name), name): word for name, word in answer.items()}
     missing = [str(name) for name in names if answer.get(name, ...) is ...]
     if missing:
         raise Unfinished(f"a word for {', '.join(missing)}, one of: {', '.join(allowed)}")
-    for name in names:
-        if answer[name] not in list(allowed):
+    chosen = {name: spelled.get(_loose(answer[name])) for name in names}
+    for name, word in chosen.items():
+        if word not in list(allowed):
             raise Wrong(tested=str(name), came=words(answer[name]), likely=f"choose one of: {', '.join(allowed)}")
-    return answer
+    return chosen
 
 
-def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
-    """Play every case with the answer and with the reference; raise Wrong at the first difference."""
+def _loose(word):
+    return str(word).strip().casefold()
+
+
+def compare(answer, reference, cases, mistakes=(), tolerance=0.0, layout=LAYOUT):
+    """Play every case with the answer and with the reference; raise Wrong at the first difference.
+
+    `layout`: how the axes of the tensors are called, see `words.difference`."""
     for case in cases:
         expected, came = observe(case, reference), observe(case, answer)
         label = next((name for name in expected if not same(expected[name], came.get(name), tolerance)), None)
@@ -109,7 +123,7 @@ def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
             label = next((name for name in came if name not in expected), label)
             expected.setdefault(label, Phrase("what the card asks for")), came.setdefault(label, Phrase("nothing"))
         if label in came:
-            want, got = difference(expected[label], came[label], tolerance)
+            want, got = difference(expected[label], came[label], tolerance, layout)
             likely = case.explain and case.explain(label, expected[label], came[label])
             likely = likely or diagnose(answer, reference, cases, case, label, mistakes, tolerance)
             raise Wrong(tested=case.what, expected=f"{label}: {want}", came=got, likely=likely)
@@ -119,7 +133,9 @@ def compare(answer, reference, cases, mistakes=(), tolerance=0.0):
         likely = (
             None if stop.kind == "endless" else diagnose(answer, reference, cases, case, label, mistakes, tolerance)
         )
-        want = f"{label}: {words(expected[label])}"
+        if not stop.where and "not callable" in stop.what:
+            likely = "hand the function itself to the check, not its result"
+        want = f"{label}: {words(expected[label], layout)}"
         raise Wrong(tested=case.what, expected=want, came=str(stop), likely=likely)
 
 
@@ -145,10 +161,9 @@ def diagnose(answer, reference, cases, case, label, mistakes, tolerance=0.0):
     came = {other.what: observe(other, answer) for other in cases}
     if came[case.what].get(label, ...) is None:
         return "nothing was returned: is the `return` missing?"
-    if label in came[case.what] and len(cases) > 1 and not isinstance(came[case.what][label], Phrase):
-        one, *rest = (list(seen.values()) for seen in came.values())
-        if all(same(one, other) for other in rest) and len({str(observe(other, reference)) for other in cases}) > 1:
-            return "every case gets the same answer: what is handed over is not used"
+    a_value = label in came[case.what] and not isinstance(came[case.what][label], Phrase)
+    if a_value and _constant(came) and len({str(observe(other, reference)) for other in cases}) > 1:
+        return "every case gets the same answer: what is handed over is not used"
     best, likely = 0, None
     for mistake in mistakes:
         seen = {other.what: observe(other, mistake.answer) for other in cases}
@@ -157,6 +172,13 @@ def diagnose(answer, reference, cases, case, label, mistakes, tolerance=0.0):
             if likely is None or agreeing > best:
                 best, likely = agreeing, mistake.likely
     return likely
+
+
+def _constant(came):
+    """Whether every case saw the same, and something: nothing at all (0, an empty list) has other causes."""
+    one, *rest = (list(seen.values()) for seen in came.values())
+    empty = all(isinstance(value, (int, float, list, tuple, str)) and not value for value in one)
+    return bool(rest) and not empty and all(same(one, other) for other in rest)
 
 
 def _alike(came, seen, label, tolerance):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 STATES = {  # state -> (words in the headline, colour)
     "passed": ("passed", "#2e7d32"),
     "wrong": ("not yet", "#c62828"),
-    "unfinished": ("not started yet", "#78909c"),
+    "unfinished": ("not finished yet", "#78909c"),
 }
 
 

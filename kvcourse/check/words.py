@@ -1,9 +1,10 @@
 """Compare what was expected with what came, and say the first difference in words."""
 
+import numpy as np
 import torch
 
-AXES = {4: ("batch", "kv_heads", "kv_len", "head_dim")}  # the layout of the course
-PLACES = {4: ("sequence", "head", "token", "channel")}  # and what one index along each axis is
+# The layout of the course: each axis, and what one index along it is.
+LAYOUT = {"batch": "sequence", "kv_heads": "head", "kv_len": "token", "head_dim": "channel"}
 
 
 def same(expected, came, tolerance=0.0):
@@ -16,6 +17,8 @@ def same(expected, came, tolerance=0.0):
     if isinstance(expected, (list, tuple)):
         fits = isinstance(came, (list, tuple)) and len(came) == len(expected)
         return fits and all(same(a, b, tolerance) for a, b in zip(expected, came, strict=True))
+    if isinstance(came, np.ndarray):
+        return False
     if isinstance(expected, bool) or isinstance(came, bool) or not isinstance(expected, (int, float)):
         return type(expected) is type(came) and expected == came
     if not isinstance(came, (int, float)):
@@ -23,20 +26,23 @@ def same(expected, came, tolerance=0.0):
     return abs(expected - came) <= tolerance * max(1, abs(expected))
 
 
-def difference(expected, came, tolerance=0.0):
-    """(expected, came) in words, cut down to the first place where they differ; `tolerance` as in `same`."""
+def difference(expected, came, tolerance=0.0, layout=LAYOUT):
+    """(expected, came) in words, cut down to the first place where they differ; `tolerance` as in `same`.
+
+    `layout`: the axes of tensors that have as many, by name, and what one index along each is."""
     expected, came = _plain(expected), _plain(came)
     if not (isinstance(expected, torch.Tensor) and isinstance(came, torch.Tensor)):
-        return words(expected), words(came)
+        return words(expected, layout), words(came, layout)
     if expected.shape != came.shape:
-        return words(expected), words(came)
+        return words(expected, layout), words(came, layout)
     if expected.dtype != came.dtype:
         return f"numbers of type {expected.dtype}", f"numbers of type {came.dtype}"
     apart = ~torch.isclose(expected, came, rtol=tolerance, atol=tolerance) if tolerance else expected != came
     place = tuple(apart.nonzero()[0].tolist())
-    names = PLACES.get(expected.ndim, [""] * expected.ndim)
-    at = ", ".join(f"{name} {index}".strip() for name, index in zip(names, place, strict=True))
-    at = at if expected.ndim in PLACES else f"index {at}" if expected.ndim == 1 else f"[{at}]"
+    if expected.ndim == len(layout):
+        at = ", ".join(f"{name} {index}" for name, index in zip(layout.values(), place, strict=True))
+    else:
+        at = f"index {place[0]}" if expected.ndim == 1 else str(list(place))
     return f"{expected[place].item():g} at {at}", f"{came[place].item():g} there"
 
 
@@ -44,14 +50,16 @@ class Phrase(str):
     """A value that is a description already: shown as it is, without quotes."""
 
 
-def words(value):
-    """A value as a short phrase."""
+def words(value, layout=LAYOUT):
+    """A value as a short phrase; `layout` as in `difference`."""
     value = _plain(value)
     if isinstance(value, Phrase):
         return str(value)
     if isinstance(value, torch.Tensor):
-        layout = f" = ({', '.join(AXES[value.ndim])})" if value.ndim in AXES else ""
-        return f"a tensor of shape {tuple(value.shape)}{layout}"
+        axes = f" = ({', '.join(layout)})" if value.ndim == len(layout) else ""
+        return f"a tensor of shape {tuple(value.shape)}{axes}"
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of shape {value.shape}, not a tensor"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:,}"
     if value is None or isinstance(value, (bool, str)):
@@ -60,6 +68,8 @@ def words(value):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, list) and len(value) > 16:
         return f"[{', '.join(map(words, value[:8]))}, ... {words(value[-1])}], {len(value)} in all"
+    if isinstance(value, list) and "?" in value:
+        return f'{value!r}, where "?" is none of what was handed over'
     text = repr(value)
     return text if len(text) < 80 and " at 0x" not in text else f"an object of type {type(value).__name__}"
 
