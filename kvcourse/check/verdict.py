@@ -8,7 +8,7 @@ from dataclasses import dataclass
 STATES = {  # state -> (words in the headline, colour)
     "passed": ("passed", "#2e7d32"),
     "wrong": ("not yet", "#c62828"),
-    "unfinished": ("not finished yet", "#78909c"),
+    "unfinished": ("not finished yet", "#546e7a"),
 }
 
 
@@ -40,10 +40,10 @@ class Verdict:
             f"<span>{_marked(sentence)}</span></div>"
             for label, sentence in self.lines
         )
-        return (
-            f'<div style="border-left:5px solid {colour};padding:.3em .8em">'
-            f'<b style="color:{colour}">{html.escape(self.task)}: {headline}</b>{rows}</div>'
-        )
+        # White on the colour reads well in a light theme and in a dark one.
+        badge = f'<span style="background:{colour};color:#fff;padding:.1em .5em;border-radius:.3em">{headline}</span>'
+        head = f'<div style="margin-bottom:.2em"><b>{html.escape(self.task)}: {badge}</b></div>'
+        return f'<div style="border-left:5px solid {colour};padding:.3em .8em">{head}{rows}</div>'
 
     def show(self):
         """In a notebook the box, elsewhere the text."""
