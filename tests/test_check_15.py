@@ -3,9 +3,12 @@
 import pytest
 
 import kvcourse as kv
-from kvcourse.check.customers_15 import CUSTOMERS, GIB, KINDS, known, numbers_in
-from kvcourse.check.plans_15 import PLANS, measured, sizes
+from kvcourse.check.customers_15 import CUSTOMERS, GIB, KINDS, known, own_numbers
+from kvcourse.check.digits_15 import readings
+from kvcourse.check.plans_15 import PLANS, nbytes_of
 from kvcourse.check.servers_15 import SERVERS, log
+from kvcourse.check.zeros_15 import KINDS as SIX
+from kvcourse.check.zeros_15 import measured
 from kvcourse.engine import engine_start
 from kvcourse.public import PUBLIC
 
@@ -13,7 +16,11 @@ from kvcourse.public import PUBLIC
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan[-1]}, {plan[0]}, {plan[2]}")
 def test_the_formula_gives_what_a_real_cache_holds(plan):
     _, layers, *rest = plan
-    assert sizes(list(layers), *rest) == measured(layers, *rest)
+    assert nbytes_of(list(layers), *rest) == measured(layers, *rest)
+
+
+def test_each_of_six_kinds_is_planned():
+    assert {plan[-1] for plan in PLANS} == set(SIX) and len(SIX) == 6
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.what)
@@ -35,7 +42,7 @@ def test_customers_have_a_kind_and_no_number_given_away():
     for customer in CUSTOMERS.values():
         assert set(customer.kinds) | set(customer.against) == set(KINDS)
         assert not set(customer.kinds) & set(customer.against)
-        assert not any(known(number, customer) for number in numbers_in(customer.says))
+        assert not own_numbers(f"{customer.says} {customer.asks}", customer)
 
 
 @pytest.mark.parametrize(
@@ -50,5 +57,16 @@ def test_the_plan_gives_the_same_advice(letter, memory, context, batch):
     assert known(plan["dynamic"].nbytes / GIB, customer) and known(plan["dynamic"].nbytes, customer)
 
 
-def test_numbers_are_read_as_people_write_them():
-    assert numbers_in("bf16: 3,840 slots, 12.2 GiB; 0.") == [3840, 12.2, 0]
+@pytest.mark.parametrize(
+    ("sentence", "meanings"),
+    [
+        ("bf16: 3,840 slots, 12.2 GiB; 0.", [(3840, 3.84), (12.2,), (0,)]),
+        ("12,2 GiB, 3.840 or 3 840 or 3_840 or 3'840 slots", [(12.2,), (3.84, 3840), (3840,), (3840,), (3840,)]),
+        ("12.884.901.888 bytes, 1.024,5 and 1,024.5", [(12_884_901_888,), (1024.5,), (1024.5,)]),
+        ("1.2e1 GiB, 16GiB, 0,9375 and 0.125", [(12,), (16,), (0.9375,), (0.125,)]),
+        ("1 2 3 12, or 1,2,3", [(1,), (2,), (3,), (12,), (1,), (2,), (3,)]),
+        ("2048 100 tokens", [(2048,), (100,)]),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(sentence, meanings):
+    assert readings(sentence) == meanings

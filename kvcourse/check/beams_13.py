@@ -94,7 +94,9 @@ def rows(*order, layers=2):
         for name, layer, part in both.tensors():
             seen[f"rows of the {name}"] = origins(getattr(layer, part), before[name])
 
-    return Case(f"a batch of {len(order)}, beam_idx {list(order)}, {layers} layer(s) on each side", play)
+    return Case(
+        f"a batch of {len(order)}, beam_idx {list(order)}, {layers} layer{'s' * (layers > 1)} on each side", play
+    )
 
 
 def origins(tensor, before):
@@ -131,6 +133,13 @@ def sends(tensor, beam_idx):
     return picked
 
 
+def keys_for_both(both, beam_idx):
+    reorder(both, beam_idx)
+    for side in (both.self_attention_cache, both.cross_attention_cache):
+        for layer in side.layers:
+            layer.values = layer.keys
+
+
 PLACE = (
     "rows were overwritten while they were still to be read: pick all rows first, tensor[beam_idx], then put them in"
 )
@@ -148,6 +157,7 @@ REORDER_MISTAKES = [
     Mistake(FIRST, but(touched=lambda name: "layer 0" in name)),
     Mistake(FIRST, but(touched=lambda name: "layer 0, text" in name)),
     Mistake("the keys only: a row is its keys and its values", but(touched=lambda name: "keys" in name)),
+    Mistake("the keys came back as values, too: each of the two tensors is reordered by itself", keys_for_both),
     Mistake("the values only: a row is its keys and its values", but(touched=lambda name: "values" in name)),
     Mistake(
         "the wrong direction: new row i is old row beam_idx[i], not the other way round",

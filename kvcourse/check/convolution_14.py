@@ -43,7 +43,6 @@ def feeds(what, kernel, chunks, batch=1, channels=2, objects=1):
                 given[number] = torch.cat([given[number], new], dim=2)
                 name = f"update {turn}" + (f" of object {number}" if objects > 1 else "")
                 seen[f"positions that {name} returned"] = columns(run(answer, window.update, new), given[number])
-                new.fill_(-1)  # the caller uses its tensor for something else
 
     return Case(f"kernel of {kernel}: {what}", play)
 
@@ -58,7 +57,7 @@ FEEDING = [
 
 
 class Window:
-    """The right answer, with the lines that people get wrong as class attributes."""
+    """The right answer; the lines that people get wrong are attributes and methods that a mistake changes."""
 
     fewer = 0  # inputs too few that are kept
     padded = True
@@ -71,10 +70,13 @@ class Window:
     def update(self, new):
         old = self.window
         if old is None:
-            old = new.new_zeros(*new.shape[:2], self.keep if self.padded else 0)
+            old = self.zeros(new) if self.padded else new[..., :0]
             if not self.zeros_left:
                 return self.hold(torch.cat([new, old], dim=-1))
         return self.hold(torch.cat([old, new] if self.new_right else [new, old], dim=-1))
+
+    def zeros(self, new):
+        return torch.zeros(new.shape[0], new.shape[1], self.keep)
 
     def hold(self, joined):
         self.window = joined[..., max(joined.shape[-1] - self.keep, 0) :].clone()
@@ -88,6 +90,38 @@ def but(**changes):
 def first_ones(self, joined):
     self.window = joined[..., : self.keep].clone()
     return joined
+
+
+def keeps_more(number):
+    def hold(self, joined):
+        self.window = joined[..., -(self.keep + number) :].clone()
+        return joined
+
+    return hold
+
+
+def without_the_last(self, joined):
+    self.window = joined[..., -self.keep : -1].clone()
+    return joined
+
+
+def always_three(self, kernel_size):
+    self.keep, self.window = 3, None
+
+
+def last_of_the_new(self, new):
+    joined = Window.update(self, new)
+    self.window = new[..., -self.keep :].clone()
+    return joined
+
+
+def window_back(self, new):
+    Window.update(self, new)
+    return self.window.clone()
+
+
+def along_the_batch(self, new):
+    return torch.cat([self.zeros(new), new])
 
 
 def everything(self, joined):
@@ -130,6 +164,30 @@ FEEDING_MISTAKES = [
         but(padded=False),
     ),
     Mistake("the zeros stand at the right; silence comes before the text", but(zeros_left=False)),
+    Mistake(
+        "two inputs too many are kept: `-a - 1` is -(a + 1); write -(kernel_size - 1), with brackets",
+        but(hold=keeps_more(2)),
+    ),
+    Mistake("one input too many is kept: the last kernel_size - 1 are enough", but(hold=keeps_more(1))),
+    Mistake(
+        "the newest input was left out: a slice to the end has nothing after its colon", but(hold=without_the_last)
+    ),
+    Mistake(
+        "where few inputs are new, the window lost its old ones: take the last kernel_size - 1 of both together, "
+        "old and new",
+        but(update=last_of_the_new),
+    ),
+    Mistake("the window came back; return all that it was cut from, old inputs and new ones", but(update=window_back)),
+    Mistake("the number 3 holds for a kernel of 4 only: write kernel_size - 1", but(__init__=always_three)),
+    Mistake(
+        "zeros for one sequence; `new` may have more: new.shape[0]",
+        but(zeros=lambda self, new: torch.zeros(1, new.shape[1], self.keep)),
+    ),
+    Mistake(
+        "zeros need all three axes: torch.zeros(new.shape[0], new.shape[1], ...)",
+        but(zeros=lambda self, new: torch.zeros(self.keep)),
+    ),
+    Mistake("torch.cat joins along the first axis, the batch, unless dim=-1 is given", but(update=along_the_batch)),
     Mistake("one input too few is kept: a kernel of 4 reaches the new one and 3 before it", but(fewer=1)),
     Mistake(
         "one input too many comes back: with kernel_size - 1 old ones the convolution gives one output for each new "

@@ -5,8 +5,11 @@ import torch
 from .attention_01 import numbers
 from .cost import held
 from .objects import object_of
-from .runner import run
+from .runner import Stopped, run
 from .task import Case, Mistake, Wrong, compare, task
+from .words import difference, same
+
+LAYOUT = {"batch": "sequence", "heads": "head", "head_dim": "channel"}
 
 
 def steps(batch, heads, head_dim, state, tokens):
@@ -32,15 +35,19 @@ def takes(tokens, batch=1, heads=1, head_dim=2, state=3, objects=1):
             output = run(answer, made[one].step, *[tensor.clone() for tensor in given])
             seen[name] = output.clone() if isinstance(output, torch.Tensor) else output
 
-    size = f"{batch} sequence(s), {heads} head(s), a state of {head_dim} x {state}"
-    return Case(f"{tokens} step(s); {size}" + (f", {objects} objects" if objects > 1 else ""), play)
+    size = f"{many(batch, 'sequence')}, {many(heads, 'head')}, a state of {head_dim} x {state}"
+    return Case(f"{many(tokens, 'step')}; {size}" + (f", {objects} objects" if objects > 1 else ""), play)
+
+
+def many(count, thing):
+    return f"{count} {thing}{'s' * (count > 1)}"
 
 
 STEPPING = [takes(1), takes(3), takes(6, batch=3, heads=2), takes(4, heads=4, head_dim=3, state=2), takes(3, objects=2)]
 
 
 class Scan:
-    """The right answer, without any state: all tokens are kept, and each step sums over them, as a full scan does."""
+    """The right answer, without any state: all tokens are kept, and each step sums over them, as a scan does."""
 
     def __init__(self):
         self.brought, self.decays = [], []
@@ -84,12 +91,24 @@ def sums(self, before, after, ask):
     return after.sum(-1)
 
 
-def one_for_all(self, decay, what, where, ask):
-    new = what.unsqueeze(-1) * where.unsqueeze(-2)
-    type(self).state = decay[..., None, None] * type(self).state + new
-    return Step.read(self, None, type(self).state, ask)
+def without_axes(swap, zeros):
+    """The decay (batch, heads) meets a state with two axes more, from the left or from the right; `zeros`: from the
+    first step on, as the state begins with zeros."""
+
+    def rule(self, decay, old, new):
+        if old is Step.state and not zeros:
+            return new
+        decay, old = decay[..., 0, 0], old + torch.zeros_like(new)
+        return (old * decay if swap else decay * old) + new
+
+    return rule
 
 
+def by_outer(self, decay, what, where, ask):
+    return torch.outer(what, where)
+
+
+AXES = "decay is (batch, heads) and the state has two axes more: decay[..., None, None]"
 STEPPING_MISTAKES = [
     Mistake(
         "decayed after adding: what a token brings is not forgotten in the step that brings it",
@@ -113,6 +132,20 @@ STEPPING_MISTAKES = [
     Mistake("read before it was written: a token sees what it brings itself", but(read=read_before)),
     Mistake("ask was not used: state @ ask reads what is asked for", but(read=sums)),
     Mistake(
+        "torch.outer takes one list each, and no batch and no heads: what[..., :, None] * where[..., None, :] makes "
+        "the table for all of them",
+        but(step=by_outer),
+    ),
+    *[Mistake(AXES, but(rule=without_axes(swap, zeros))) for swap in (False, True) for zeros in (False, True)],
+    Mistake(
+        "a matrix product wants a column: state @ ask[..., None], and squeeze(-1) takes the last axis out again",
+        but(read=lambda self, before, after, ask: after @ ask),
+    ),
+    Mistake(
+        "squeeze() takes out every axis of size 1, a batch of one as well: squeeze(-1)",
+        but(read=lambda self, before, after, ask: (after @ ask.unsqueeze(-1)).squeeze()),
+    ),
+    Mistake(
         "the state itself came back; read it with ask: one number for each of head_dim",
         but(read=lambda self, before, after, ask: after),
     ),
@@ -123,10 +156,23 @@ STEPPING_MISTAKES = [
 ]
 
 
-def shared():
-    """A mistake whose state lives in its class; made anew for each check, since the state stays there."""
-    kind = type("State", (Step,), {"step": one_for_all})
-    return Mistake("the state belongs to the class, so all objects share it; write to self.state", kind)
+def check_own(answer):
+    """Wrong if a second object of the class begins with what the first one has left."""
+    given, outputs = next(steps(1, 1, 2, 3, 1)), []
+    try:
+        for _ in range(2):
+            outputs.append(run(answer, object_of(answer, "step").step, *[tensor.clone() for tensor in given]))
+    except Stopped:  # compare says it better
+        return
+    if same(*outputs, 1e-4):
+        return
+    expected, came = difference(*outputs, 1e-4, LAYOUT)
+    raise Wrong(
+        tested="the first step of two objects, one after the other, with the same numbers",
+        expected=f"the same output twice: {expected}",
+        came=came,
+        likely="the state belongs to the class, so all objects share it: write self.state, and begin in __init__",
+    )
 
 
 def check_constant(answer, tokens=40):
@@ -148,5 +194,6 @@ def check_constant(answer, tokens=40):
 @task("14b", "State.step against the sum over all tokens so far, and what it holds")
 def task_14b(answer):
     """`answer`: a class with `step(decay, what, where, ask)` -> output (batch, heads, head_dim)."""
-    compare(answer, Scan, STEPPING, [*STEPPING_MISTAKES, shared()], 1e-4)
-    return {"outputs": "those of a full scan, in five cases", "memory": check_constant(answer)}
+    check_own(answer)
+    compare(answer, Scan, STEPPING, STEPPING_MISTAKES, 1e-4, LAYOUT)
+    return {"outputs": "those of the sum over all tokens, in five cases", "memory": check_constant(answer)}

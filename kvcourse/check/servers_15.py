@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from .. import engine
 from .reserved import Reserved
-from .runner import run
+from .runner import Stopped, run
 from .task import Case, Mistake, compare, task
 from .words import Phrase, words
 
 GIB = 2**30
+RAISED = ("ValueError", "RuntimeError", "Exception", "AssertionError", "MemoryError")  # as people raise them
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Server:
 
 
 SERVERS = [
+    Server("Llama-3.1-8B, 48 GiB, 0.9 of it, blocks of 16", 48 * GIB, 16_060_522_496, 131_072, 8_192, 0.9, 16),
     Server("Llama-3.1-8B, 24 GiB, 0.9 of it, blocks of 16", 24 * GIB, 16_060_522_496, 131_072, 8_192, 0.9, 16),
     Server("Llama-3.1-8B, 80 GiB, 0.85 of it, blocks of 32", 80 * GIB, 16_060_522_496, 131_072, 131_072, 0.85, 32),
     Server("SmolLM2-135M, 1 GiB, all of it, blocks of 16", GIB, 269_030_016, 23_040, 2_048, 1.0, 16),
@@ -43,10 +45,15 @@ def starting(server):
     """A case: what a function says of this server."""
 
     def play(answer, seen):
-        with own_engine_silent():
-            said = run(answer, answer, *server.arguments())
+        try:
+            with own_engine_silent():
+                said = run(answer, answer, *server.arguments())
+        except Stopped as stop:
+            if stop.what.split(":")[0] not in RAISED:
+                raise
+            said = Phrase(f"{stop.where}: {stop.what}")
         if isinstance(said, str):
-            seen["outcome"] = said
+            seen["outcome"] = "refuses" if said.strip().lower() in ("refuses", "refuse", "refused") else said
             return
         if not isinstance(said, (tuple, list)) or len(said) != 2:
             seen["outcome"] = said if said is None else Phrase(f"{words(said)}, and not two numbers")
@@ -54,7 +61,13 @@ def starting(server):
         seen["outcome"] = "it starts"
         seen["blocks"], seen["tokens"] = said
 
-    return Case(server.what, play)
+    return Case(server.what, play, raised)
+
+
+def raised(label, expected, came):
+    """What to say of an answer that raises an error, as the engine does."""
+    if isinstance(came, Phrase) and any(f": {kind}" in came for kind in RAISED):
+        return 'the engine raises an error when it refuses; this function returns the word "refuses"'
 
 
 @contextmanager
@@ -101,6 +114,17 @@ def per_token(memory, weights, bytes_per_token, max_model_len, share, size):
     return (count, count * size) if count >= max_model_len else "refuses"
 
 
+def parts_count(memory, weights, bytes_per_token, max_model_len, share, size):
+    """It refuses when the bytes that are left are too few, as if a block could be used in part."""
+    given = memory, weights, bytes_per_token, max_model_len, share, size
+    enough = int(memory * share) - weights >= max_model_len * bytes_per_token
+    return log(*given, fits=lambda blocks, size, longest: enough)
+
+
+WHOLE = (
+    "blocks are whole: what is left beside them holds no token, so blocks * size tokens are all there are, and a "
+    "request that needs a part of a block needs the whole one"
+)
 MARGIN = "the request has to fit in whole blocks: compare max_model_len with blocks times size"
 SERVER_MISTAKES = [
     Mistake("the weights were forgotten: they come out of the share", but(left=lambda m, w, share: int(m * share))),
@@ -130,13 +154,15 @@ SERVER_MISTAKES = [
     ),
     Mistake(MARGIN, but(fits=lambda blocks, size, longest: blocks * size > longest)),
     Mistake(MARGIN, but(fits=lambda blocks, size, longest: blocks >= longest)),
+    Mistake(WHOLE, parts_count),
+    Mistake(WHOLE, but(fits=lambda blocks, size, longest: blocks >= longest // size)),
     Mistake(
         "the order is blocks, tokens", lambda *given: log(*given) if log(*given) == "refuses" else log(*given)[::-1]
     ),
 ]
 
 
-@task("15c", "start_log on seven servers, some of which refuse")
+@task("15c", "start_log on eight servers, some of which refuse")
 def task_15c(function):
     """`function(memory, weights, bytes_per_token, max_model_len, share, size)` -> (blocks, tokens), or "refuses"."""
     compare(function, log, [starting(server) for server in SERVERS], SERVER_MISTAKES, tolerance=1e-9)

@@ -27,8 +27,11 @@ def layer_of(number):
     return Projection(lambda source: (source * 10 + number / 8, -source * 10 - number / 8))
 
 
-def reads(what, steps=3, layers=1, objects=1, sources=(3,)):
-    """A case: each source in turn is read by all layers at each step; between two sources stands a `reset()`."""
+def reads(what, steps=3, layers=1, objects=1, sources=(3,), anew=True):
+    """A case: each source in turn is read by all layers at each step; between two sources stands a `reset()`.
+
+    `anew`: each step hands over the source in a tensor of its own, with the same numbers.
+    """
 
     def play(answer, seen):
         made = [object_of(answer, "get", "reset") for _ in range(objects)]
@@ -36,9 +39,10 @@ def reads(what, steps=3, layers=1, objects=1, sources=(3,)):
             if turn:
                 [run(answer, one.reset) for one in made]
             projections = {(one, layer): layer_of(layer) for one in range(objects) for layer in range(layers)}
+            given = [text(tokens, start=100 * turn + 1_000 * one) for one in range(objects)]
             for step in range(1, steps + 1):
                 for (one, layer), project in projections.items():
-                    source = text(tokens, start=100 * turn + 1_000 * one)
+                    source = given[one].clone() if anew else given[one]
                     pair = run(answer, made[one].get, layer, source, project)
                     name = f"layer {layer}, step {step}"
                     name += f", source {turn + 1}" if len(sources) > 1 else f", object {one}" if objects > 1 else ""
@@ -50,7 +54,16 @@ def reads(what, steps=3, layers=1, objects=1, sources=(3,)):
             for (_, layer), project in projections.items():
                 seen[f"projections of layer {layer}, source {turn + 1}"] = project.calls
 
-    return Case(what, play)
+    return Case(what, play, silent)
+
+
+def silent(label, expected, came):
+    """What it looks like when nothing came back: at the first step, or only later."""
+    if came is not None:
+        return None
+    if "step 1" in label:
+        return "nothing came back at the first step: is the `return` missing, or does it stand in one branch only?"
+    return "step 1 returned something, this one nothing: the `return` belongs behind the `if`, not inside of it"
 
 
 def text(tokens, start):
@@ -59,7 +72,8 @@ def text(tokens, start):
 
 
 READING = [
-    reads("one layer, a source of 3 tokens, four steps", steps=4),
+    reads("one layer, a source of 3 tokens, four steps", steps=4, anew=False),
+    reads("one layer, four steps, each with the same numbers in another tensor", steps=4),
     reads("three layers in turns, three steps", layers=3),
     reads("two objects with a source each", objects=2),
     reads("a source of 3 tokens, reset(), then another one of 3 tokens", layers=2, sources=(3, 3)),
@@ -118,8 +132,34 @@ def keeps_the_last(self, layer_idx, source, project):
     return self.states[layer_idx]
 
 
+def by_identity(self, layer_idx, source, project):
+    if layer_idx not in self.states or self.states[layer_idx][0] is not source:
+        self.states[layer_idx] = source, project(source)
+    return self.states[layer_idx][1]
+
+
+def whole_dict(self, *given):
+    Source.get(self, *given)
+    return self.states
+
+
+def swapped(self, *given):
+    return Source.get(self, *given)[::-1]
+
+
+def no_dict(self):
+    self.states = None
+
+
+def asks_softly(self, layer_idx, source, project):
+    if self.states.get(layer_idx) is None:
+        self.states[layer_idx] = project(source)
+    return self.states[layer_idx]
+
+
 FLAG = "one flag, or one place, for all layers: layer 1 never made its own keys. Each layer has states of its own"
 STALE = "reset() left the old source behind, and the new one was not read"
+NO_DICT = "reset() left None, and the next `get` needs a dict: begin again with an empty one"
 READING_MISTAKES = [
     Mistake(
         "the source was computed again at each step; it does not change, so keep what the first step made",
@@ -135,6 +175,17 @@ READING_MISTAKES = [
         "whether a source is new can't be seen from its shape: two sources may be equally long",
         but(get=by_shape, reset=lambda self: None),
     ),
+    Mistake(
+        "whether a source is new can't be seen from the tensor: the same numbers may come in another one. Only "
+        "reset() says that a source is new",
+        but(get=by_identity),
+    ),
+    Mistake("reset() left the source of some layers behind: forget all of them", but(reset=lambda s: s.states.pop(0))),
+    Mistake(NO_DICT, but(reset=no_dict)),
+    Mistake(NO_DICT, but(reset=no_dict, get=asks_softly)),
+    Mistake(NO_DICT, but(reset=no_dict, get=one_flag)),
+    Mistake("the dict of all layers came back; return the entry of this layer", but(get=whole_dict)),
+    Mistake("keys and values are swapped: project(source) gives the keys first", but(get=swapped)),
     Mistake(
         "the states belong to the class, so all objects share them; make them in __init__",
         but(states={}, __init__=lambda self: None),
@@ -188,4 +239,4 @@ def in_t5(answer, number="70142"):
 def task_13a(answer):
     """`answer`: a class with `get(layer_idx, source, project)` -> (keys, values), and `reset()`."""
     compare(answer, Source, READING, READING_MISTAKES)
-    return {"small": "five cases: each layer once for each source", "model": in_t5(answer)}
+    return {"small": "six cases: each layer once for each source", "model": in_t5(answer)}

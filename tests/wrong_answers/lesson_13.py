@@ -70,6 +70,58 @@ def says_nothing(self, layer_idx, source, project):
     keep(self, layer_idx, source, project)
 
 
+def looks_at_the_tensor(self, layer_idx, source, project):
+    if getattr(self, "source", None) is not source:
+        self.source, self.states = source, {}
+    return keep(self, layer_idx, source, project)
+
+
+def returns_when_new(self, layer_idx, source, project):
+    if layer_idx not in self.states:
+        self.states[layer_idx] = project(source)
+        return self.states[layer_idx]
+
+
+def returns_when_old(self, layer_idx, source, project):
+    if layer_idx in self.states:
+        return self.states[layer_idx]
+    self.states[layer_idx] = project(source)
+
+
+def returns_all(self, layer_idx, source, project):
+    keep(self, layer_idx, source, project)
+    return self.states
+
+
+def values_first(self, layer_idx, source, project):
+    keys, values = keep(self, layer_idx, source, project)
+    return values, keys
+
+
+def asks_with_get(self, layer_idx, source, project):
+    pair = self.states.get(layer_idx)
+    if pair is None:
+        pair = self.states[layer_idx] = project(source)
+    return pair
+
+
+def resets_to_none(self):
+    self.states = None
+
+
+def resets_layer_0(self):
+    self.states.pop(0, None)
+
+
+def compares_numbers(self, layer_idx, source, project):
+    """Right: it looks at every number of the source."""
+    if layer_idx in self.states and not torch.equal(self.states[layer_idx][0], source):
+        self.states = {}
+    if layer_idx not in self.states:
+        self.states[layer_idx] = source.clone(), project(source)
+    return self.states[layer_idx][1]
+
+
 class Shared:
     states = {}
     get = keep
@@ -162,6 +214,19 @@ def along_the_heads(cache, beam_idx):
         layer.keys = layer.keys[:, beam_idx]
 
 
+def keys_twice(cache, beam_idx):
+    for layer in every(cache):
+        layer.keys = layer.values = layer.keys[beam_idx]
+
+
+def stacked(cache, beam_idx):
+    """Right: row after row into a new tensor, and it returns the cache."""
+    for layer in every(cache):
+        layer.keys[:] = torch.stack([layer.keys[row] for row in beam_idx])
+        layer.values = torch.stack([layer.values[row] for row in beam_idx])
+    return cache
+
+
 def written_in_place(cache, beam_idx):
     for layer in every(cache):
         for tensor in (layer.keys, layer.values):
@@ -181,6 +246,15 @@ WRONG = {
         (source(says_nothing), "is the `return` missing"),
         (Shared, "all objects share them"),
         (type("SourceCache", (), {"get": keep}), "without `reset`"),
+        (source(looks_at_the_tensor), "can't be seen from the tensor"),
+        (source(returns_when_new), "belongs behind the `if`"),
+        (source(returns_when_old), "in one branch only"),
+        (source(returns_all), "return the entry of this layer"),
+        (source(values_first), "keys and values are swapped"),
+        (source(keep, reset=resets_to_none), "begin again with an empty one"),
+        (source(asks_with_get, reset=resets_to_none), "begin again with an empty one"),
+        (source(keep, reset=resets_layer_0), "of some layers behind"),
+        (source(keep)(), "hand the class itself"),
     ],
     "13b": [
         (text_only, "the text side only"),
@@ -193,9 +267,11 @@ WRONG = {
         (picks_and_drops, "nothing has moved"),
         (only_different_ones, "each row once"),
         (along_the_heads, "the first axis is the batch"),
+        (keys_twice, "the keys came back as values"),
+        ([], "hand the function itself"),
     ],
 }
 RIGHT = {
-    "13a": [source(keep), WithLists],
-    "13b": [reorder, written_in_place],
+    "13a": [source(keep), source(asks_with_get), source(compares_numbers), WithLists],
+    "13b": [reorder, written_in_place, stacked],
 }

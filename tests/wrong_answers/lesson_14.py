@@ -119,6 +119,95 @@ class KeepsAHistory(Convolution):
         return self.window[..., -(self.kernel_size - 1 + new.shape[-1]) :]
 
 
+class WithoutBrackets(Convolution):
+    def update(self, new):
+        if self.window is None:
+            self.window = self.start(new)
+        joined = torch.cat([self.window, new], dim=-1)
+        self.window = joined[..., -self.kernel_size - 1 :]
+        return joined
+
+
+class KeepsTheKernel(Convolution):
+    def update(self, new):
+        joined = super().update(new)
+        self.window = joined[..., -self.kernel_size :]
+        return joined
+
+
+class LeavesOutTheLast(Convolution):
+    def update(self, new):
+        joined = super().update(new)
+        self.window = joined[..., -(self.kernel_size - 1) : -1]
+        return joined
+
+
+class LooksAtTheNewAlone(Convolution):
+    def update(self, new):
+        joined = super().update(new)
+        self.window = new[..., -(self.kernel_size - 1) :]
+        return joined
+
+
+class ReturnsTheWindow(Convolution):
+    def update(self, new):
+        super().update(new)
+        return self.window
+
+
+class Three(Convolution):
+    def __init__(self, kernel_size):
+        super().__init__(4)
+
+
+class ForOneSequence(Convolution):
+    def start(self, new):
+        return torch.zeros(1, new.shape[1], self.kernel_size - 1)
+
+
+class WithoutAxes(Convolution):
+    def start(self, new):
+        return torch.zeros(self.kernel_size - 1)
+
+
+class AlongTheBatch(Convolution):
+    def update(self, new):
+        if self.window is None:
+            self.window = self.start(new)
+        joined = torch.cat([self.window, new])
+        self.window = joined[..., -(self.kernel_size - 1) :]
+        return joined
+
+
+class Nothing(Convolution):
+    def update(self, new):
+        super().update(new)
+
+
+class AViewOfTheNew(Convolution):
+    """Right: a long prompt fills the window by itself."""
+
+    def update(self, new):
+        reach = self.kernel_size - 1
+        joined = super().update(new)
+        if new.shape[-1] >= reach:
+            self.window = new[..., -reach:]
+        return joined
+
+
+class Padded:
+    """Right: `pad` in place of zeros."""
+
+    def __init__(self, kernel_size):
+        self.reach, self.window = kernel_size - 1, None
+
+    def update(self, new):
+        first = self.window is None
+        joined = torch.nn.functional.pad(new, (self.reach, 0)) if first else torch.cat((self.window, new), 2)
+        self.window = joined[..., -self.reach :].clone()
+        return joined
+
+
 class InColumns:
     """Right: a list of columns, and a pad in place of zeros at the start."""
 
@@ -212,6 +301,79 @@ class GrowsAnAxis(State):
         return torch.einsum("tbhds,bhs->bhd", self.state, ask)
 
 
+class ByOuter(State):
+    def brings(self, what, where):
+        return torch.outer(what, where)
+
+
+class DecayWithoutAxes(State):
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where)
+        self.state = new if self.state is None else decay * self.state + new
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class DecayFromTheRight(State):
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where)
+        old = torch.zeros_like(new) if self.state is None else self.state
+        self.state = old * decay + new
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class AsksWithARow(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return self.state @ ask
+
+
+class SqueezesAll(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return (self.state @ ask[..., None]).squeeze()
+
+
+class SqueezesNone(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return self.state @ ask[..., None]
+
+
+class SaysNothing(State):
+    def step(self, *given):
+        super().step(*given)
+
+
+class OfTheClass:
+    state = None
+
+    def step(self, decay, what, where, ask):
+        new = what[..., :, None] * where[..., None, :]
+        old = torch.zeros_like(new) if OfTheClass.state is None else OfTheClass.state
+        OfTheClass.state = decay[..., None, None] * old + new
+        return (OfTheClass.state @ ask[..., None]).squeeze(-1)
+
+
+class HeadByHead(State):
+    """Right: two loops, and torch.outer inside."""
+
+    def brings(self, what, where):
+        rows = zip(what, where, strict=True)
+        return torch.stack([torch.stack([torch.outer(*pair) for pair in zip(*row, strict=True)]) for row in rows])
+
+
+class Turned:
+    """Right: the state lies the other way round."""
+
+    def __init__(self):
+        self.table = None
+
+    def step(self, decay, what, where, ask):
+        new = where[..., :, None] * what[..., None, :]
+        self.table = new if self.table is None else self.table * decay[..., None, None] + new
+        return (ask[..., None, :] @ self.table)[..., 0, :]
+
+
 class ByMatrixProduct:
     """Right: a product of a column and a row, and a state that starts as the number 0."""
 
@@ -225,7 +387,7 @@ class ByMatrixProduct:
 # 14c
 
 WORKS, NO_WAY_BACK, NO_LIST = "works", "refused: no way back", "refused: no list of tokens"
-TRUTH = dict.fromkeys("abc", NO_WAY_BACK) | dict.fromkeys("degh", WORKS) | {"f": NO_LIST}
+TRUTH = dict.fromkeys("abcg", NO_WAY_BACK) | dict.fromkeys("deh", WORKS) | {"f": NO_LIST}
 
 WRONG = {
     "14a": [
@@ -241,6 +403,17 @@ WRONG = {
         (KeepsAHistory, "still held somewhere"),
         (NeverStores, "was not kept"),
         (ReturnsTheNew, "only the new inputs came back"),
+        (WithoutBrackets, "with brackets"),
+        (KeepsTheKernel, "one input too many is kept"),
+        (LeavesOutTheLast, "the newest input was left out"),
+        (LooksAtTheNewAlone, "the window lost its old ones"),
+        (ReturnsTheWindow, "the window came back"),
+        (Three, "for a kernel of 4 only"),
+        (ForOneSequence, "zeros for one sequence"),
+        (WithoutAxes, "all three axes"),
+        (AlongTheBatch, "unless dim=-1 is given"),
+        (Nothing, "is the `return` missing"),
+        (Convolution(4), "hand the class itself"),
     ],
     "14b": [
         (DecaysAfterAdding, "decayed after adding"),
@@ -252,6 +425,15 @@ WRONG = {
         (Averages, "an average"),
         (ReadsFirst, "read before it was written"),
         (ReturnsTheState, "the state itself came back"),
+        (ByOuter, "torch.outer takes one list each"),
+        (DecayWithoutAxes, "decay[..., None, None]"),
+        (DecayFromTheRight, "decay[..., None, None]"),
+        (AsksWithARow, "wants a column"),
+        (SqueezesAll, "a batch of one as well"),
+        (SqueezesNone, "one axis too many"),
+        (SaysNothing, "is the `return` missing"),
+        (OfTheClass, "all objects share it"),
+        (State(), "hand the class itself"),
     ],
     "14c": [
         (TRUTH | {"a": WORKS}, "out of the sum"),
@@ -260,16 +442,23 @@ WRONG = {
         (TRUTH | {"d": NO_WAY_BACK}, "copying is possible"),
         (TRUTH | {"e": NO_LIST}, "treated as one thing"),
         (TRUTH | {"f": WORKS}, "there is nothing to count"),
-        (TRUTH | {"g": NO_WAY_BACK}, "takes nothing back"),
+        (TRUTH | {"f": NO_WAY_BACK}, "there is nothing to count"),
+        (TRUTH | {"g": WORKS}, "the moment when it was made"),
+        (TRUTH | {"g": NO_LIST}, "can't be taken out again"),
         (TRUTH | {"h": NO_LIST}, "treated as one thing"),
         (TRUTH | {"a": NO_LIST}, "can't be taken out again"),
         (TRUTH | {"a": "refused"}, "choose one of: works"),
         (dict.fromkeys("abcdefgh", WORKS), "out of the sum"),
         (dict.fromkeys("abcdefgh", NO_WAY_BACK), "copying is possible"),
+        (TRUTH | {"h": False}, "choose one of: works"),
+        (list(TRUTH.values()), "a dict such as"),
     ],
 }
 RIGHT = {
-    "14a": [Convolution, InColumns],
-    "14b": [State, ByMatrixProduct],
-    "14c": [TRUTH],
+    "14a": [Convolution, InColumns, AViewOfTheNew, Padded],
+    "14b": [State, ByMatrixProduct, HeadByHead, Turned],
+    "14c": [
+        TRUTH,
+        {letter.upper(): f" {said.removeprefix('refused: ').title()}" for letter, said in TRUTH.items()},
+    ],
 }

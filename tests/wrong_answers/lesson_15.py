@@ -8,118 +8,130 @@ from kvcourse.engine import engine_start
 # 15a
 
 
-def nbytes_of(layers, context, batch, kind, held=lambda layer, context: min(context, (layer.window or 2**60) - 1)):
-    sizes = []
-    for layer in layers:
-        kept = 0 if layer.shared else held(layer, context)
-        exact = min(kept, 128) if kind == "4 bits" and layer.window is None else kept
-        numbers = 2 * layer.kv_heads * layer.head_dim
-        sizes.append(exact * numbers * 2 + (kept - exact) * (numbers // 2 + numbers // 64 * 4))
-    return batch * (sum(sorted(sizes)[-2:]) if kind == "offloaded" else sum(sizes))
+def kept(layer, context):
+    if layer.shared:
+        return 0
+    if layer.window is None:
+        return context
+    return min(context, layer.window - 1)
 
 
-def of_entry(entry):
-    """Right but for what an old token takes in 4 bits."""
-
-    def wrong(layers, context, batch, kind):
-        right = nbytes_of(layers, context, batch, kind)
-        if kind != "4 bits":
-            return right
-        numbers = sum(2 * layer.kv_heads * layer.head_dim for layer in layers if layer.window is None)
-        old = max(context - 128, 0) * batch * numbers
-        return right - old * 9 / 16 + old * entry
-
-    return wrong
+def token_bytes(layer, bits):
+    numbers = 2 * layer.kv_heads * layer.head_dim
+    scales = 0 if bits == 16 else numbers // 64 * 4
+    return numbers * bits // 8 + scales
 
 
-def whole_window(layers, context, batch, kind):
-    return nbytes_of(layers, context, batch, kind, held=lambda layer, context: min(context, layer.window or context))
+def given(kept=kept, token_bytes=token_bytes):
+    """The three arguments of the check; the last one as the notebook gives it."""
+
+    def nbytes_of(layers, context, batch, kind):
+        sizes, bits = [], {"4 bits": 4, "2 bits": 2}.get(kind, 16)
+        for layer in layers:
+            tokens = kept(layer, context)
+            if "static" in kind and layer.window and 0 < tokens < context:
+                tokens = 2 * layer.window
+            old = max(tokens - 128, 0) if bits < 16 and not layer.window else 0
+            sizes.append((tokens - old) * token_bytes(layer, 16) + old * token_bytes(layer, bits))
+        return batch * (2 * max(sizes) if "offloaded" in kind else sum(sizes))
+
+    return kept, token_bytes, nbytes_of
 
 
-def no_window(layers, context, batch, kind):
-    return nbytes_of(layers, context, batch, kind, held=lambda layer, context: context)
+def whole_window(layer, context):
+    return 0 if layer.shared else min(context, layer.window or context)
 
 
-def always_a_full_window(layers, context, batch, kind):
-    return nbytes_of(layers, context, batch, kind, held=lambda layer, context: (layer.window or context + 1) - 1)
+def no_window(layer, context):
+    return 0 if layer.shared else context
 
 
-class NotShared:
-    def __init__(self, layer):
-        self.kv_heads, self.head_dim, self.window, self.shared = layer.kv_heads, layer.head_dim, layer.window, False
+def always_a_full_window(layer, context):
+    return 0 if layer.shared else (layer.window or context + 1) - 1
 
 
-def counts_shared(layers, *others):
-    return nbytes_of([NotShared(layer) for layer in layers], *others)
+def always_the_window(layer, context):
+    return 0 if layer.shared else layer.window or context
 
 
-def no_residual(layers, context, batch, kind):
-    if kind != "4 bits":
-        return nbytes_of(layers, context, batch, kind)
-    full = [layer for layer in layers if layer.window is None]
-    rest = nbytes_of([layer for layer in layers if layer.window], context, batch, kind)
-    return rest + sum(batch * context * 2 * layer.kv_heads * layer.head_dim * 9 / 16 for layer in full)
+def larger_one(layer, context):
+    return 0 if layer.shared else context if layer.window is None else max(context, layer.window - 1)
 
 
-def squeezes_windows(layers, context, batch, kind):
-    if kind != "4 bits":
-        return nbytes_of(layers, context, batch, kind)
-    total = 0
-    for layer in layers:
-        kept = min(context, layer.window - 1) if layer.window else context
-        old = max(kept - 128, 0)
-        total += 2 * layer.kv_heads * layer.head_dim * ((kept - old) * 2 + old * 9 / 16)
-    return total * batch
+def counts_shared(layer, context):
+    return context if layer.window is None else min(context, layer.window - 1)
 
 
-def offloaded_counts_all(layers, context, batch, kind):
-    return nbytes_of(layers, context, batch, "dynamic" if kind == "offloaded" else kind)
+def prints_it(layer, context):
+    print(kept(layer, context))
 
 
-def offloaded_counts_one(layers, context, batch, kind):
-    return nbytes_of(layers, context, batch, kind) / (2 if kind == "offloaded" else 1)
+def numbers_of(layer):
+    return 2 * layer.kv_heads * layer.head_dim
 
 
-def offloaded_is_free(layers, context, batch, kind):
-    return 0 if kind == "offloaded" else nbytes_of(layers, context, batch, kind)
+def no_scales(layer, bits):
+    return numbers_of(layer) * bits // 8
 
 
-def forgets_the_batch(layers, context, batch, kind):
-    return nbytes_of(layers, context, 1, kind)
+def half_of_the_scales(layer, bits):
+    return no_scales(layer, bits) + (numbers_of(layer) // 64 * 2 if bits < 16 else 0)
 
 
-def keys_alone(*given):
-    return nbytes_of(*given) / 2
+def a_scale_for_each_number(layer, bits):
+    return no_scales(layer, bits) + (numbers_of(layer) * 4 if bits < 16 else 0)
 
 
-def in_float32(*given):
-    return nbytes_of(*given) * 2
+def a_scale_for_each_token(layer, bits):
+    return no_scales(layer, bits) + (4 if bits < 16 else 0)
 
 
-def asks_the_package(layers, context, batch, kind):
+def scales_everywhere(layer, bits):
+    return no_scales(layer, bits) + numbers_of(layer) // 64 * 4
+
+
+def bits_as_bytes(layer, bits):
+    return numbers_of(layer) * bits
+
+
+def keys_alone(layer, bits):
+    return token_bytes(layer, bits) / 2
+
+
+def twice(layer, bits):
+    return 2 * token_bytes(layer, bits)
+
+
+def always_two_bytes(layer, bits):
+    return numbers_of(layer) * 2
+
+
+def divides_first(layer, bits):
+    return numbers_of(layer) * (bits // 8) + (numbers_of(layer) // 64 * 4 if bits < 16 else 0)
+
+
+def asks_the_package(layer, bits):
     config = kv.public.PUBLIC["SmolLM2-135M"].config()
-    return kv.plan(config, 2**40, context, batch)["dynamic"].nbytes
+    return kv.plan(config, 2**40, 1)["dynamic"].nbytes
 
 
-def fills_one(layers, context, batch, kind):
+def fills_one(layer, bits):
     config = kv.public.PUBLIC["SmolLM2-135M"].config()
-    return kv.measure.fill(kv.DynamicCache(config=config), config, context, batch).nbytes()
+    return kv.measure.fill(kv.DynamicCache(config=config), config, 1).nbytes()
 
 
-def layer_by_layer(layers, context, batch, kind):
-    """Right, in another shape."""
+def without_batch(layers, context, batch, kind):
+    return given()[2](layers, context, 1, kind)
 
-    def one(layer):
-        if layer.shared:
-            return 0
-        each = layer.kv_heads * layer.head_dim
-        if layer.window:
-            return 4 * each * min(context, layer.window - 1)
-        old = max(0, context - 128) if kind == "4 bits" else 0
-        return 4 * each * (context - old) + old * (each + each / 8)
 
-    together = [one(layer) for layer in layers]
-    return batch * (2 * max(together) if kind == "offloaded" else math.fsum(together))
+def in_one_line(layer, context):
+    """Right, with a truth value in place of a branch."""
+    return (not layer.shared) * min(context, layer.window - 1 if layer.window else context)
+
+
+def by_groups(layer, bits):
+    """Right, for each group of 64 numbers."""
+    return numbers_of(layer) / 64 * {16: 128, 4: 36, 2: 20}[bits]
 
 
 # 15b
@@ -198,26 +210,58 @@ def the_package(*given):
     return start.blocks, start.tokens
 
 
+def raises(*given):
+    said = start_log(*given)
+    if said == "refuses":
+        raise ValueError("the longest request does not fit")
+    return said
+
+
+def fits_in_parts(memory, weights, bytes_per_token, max_model_len, share, size):
+    left = memory * share - weights
+    blocks = int(left // (size * bytes_per_token))
+    return (blocks, blocks * size) if left / bytes_per_token >= max_model_len else "refuses"
+
+
+def needs_whole_blocks_only(memory, weights, bytes_per_token, max_model_len, share, size):
+    blocks = int((memory * share - weights) // (size * bytes_per_token))
+    return (blocks, blocks * size) if blocks >= max_model_len // size else "refuses"
+
+
+def blocks_alone(*given):
+    said = start_log(*given)
+    return said if said == "refuses" else said[0]
+
+
+def says_it_aloud(*given):
+    """Right: a list, and the word in another spelling."""
+    said = start_log(*given)
+    return "Refused" if said == "refuses" else list(said)
+
+
 WRONG = {
     "15a": [
-        (whole_window, "W - 1 are kept"),
-        (no_window, "the window was ignored"),
-        (always_a_full_window, "shorter than the window"),
-        (counts_shared, "shared layers were counted"),
-        (of_entry(1 / 2), "scales left out"),
-        (of_entry(1 / 2 + 2 / 64), "a scale and a zero"),
-        (of_entry(2), "4 bits were not used"),
-        (of_entry(1 + 4 / 64), "4 bits are half a byte"),
-        (no_residual, "the residual was forgotten"),
-        (squeezes_windows, "layers that keep a window stay"),
-        (offloaded_counts_all, "on the device lie two layers"),
-        (offloaded_counts_one, "two layers, not one"),
-        (offloaded_is_free, "has to be on the device to compute"),
-        (forgets_the_batch, "a cache of its own"),
-        (keys_alone, "the factor 2"),
-        (in_float32, "the card says 16 bits"),
-        (asks_the_package, "does what this task builds"),
-        (fills_one, "find the number by formula"),
+        (given(whole_window), "W - 1 are kept"),
+        (given(no_window), "the window was ignored"),
+        (given(always_a_full_window), "shorter than the window"),
+        (given(always_the_window), "the token that looks is not kept"),
+        (given(larger_one), "min, not max"),
+        (given(counts_shared), "a shared layer was counted"),
+        (given(prints_it), "is the `return` missing"),
+        (given(kept, no_scales), "scales left out"),
+        (given(kept, half_of_the_scales), "a scale and an offset: 4 bytes"),
+        (given(kept, a_scale_for_each_number), "not once for each number"),
+        (given(kept, a_scale_for_each_token), "not once for a token"),
+        (given(kept, scales_everywhere), "numbers of 16 bits have no scales"),
+        (given(kept, bits_as_bytes), "a byte has 8 bits"),
+        (given(kept, keys_alone), "the factor 2"),
+        (given(kept, twice), "twice too much"),
+        (given(kept, always_two_bytes), "here it has `bits` bits"),
+        (given(kept, divides_first), "bits // 8 is 0"),
+        (given(kept, asks_the_package), "does what this task builds"),
+        (given(kept, fills_one), "find the number by formula"),
+        ((kept, token_bytes, without_batch), "put it back as it was"),
+        ((kept(kv.check.plans_15.FULL, 3), token_bytes, without_batch), "hand the function itself"),
     ],
     "15b": [
         (ADVICE | {"a": ("quantized", "a quarter of the bytes: 25 %")}, "a short chat gains nothing"),
@@ -232,7 +276,24 @@ WRONG = {
         (ADVICE | {"a": ("dynamic", "chats have 100 tokens")}, "with no number of your own"),
         (ADVICE | {"c": ("offloaded", "12 GiB, or so")}, "bytes a token times tokens"),
         (ADVICE | {"e": "blocks"}, "a cache and a reason, as in"),
-        (ADVICE | {"e": ("paged", "3,840 slots")}, "a cache and a reason, as in"),
+        (ADVICE | {"e": ("sliding", "3,840 slots")}, "choose one of the caches"),
+        (ADVICE | {"e": ("3,840 slots", "blocks")}, "the cache comes first"),
+        (ADVICE | {"e": ("blocks", 3_840)}, "inside the sentence"),
+        (ADVICE | {"e": ("blocks", "3,840 slots", "mostly")}, "two things belong"),
+        (ADVICE | {"b": ("dynamic", "2 GiB")}, "there are 6"),
+        (ADVICE | {"b": ("dynamic", "27 GiB of 80")}, "with the weights"),
+        (ADVICE | {"b": ("dynamic", "65 GiB are free")}, "they ask what it needs"),
+        (ADVICE | {"b": ("dynamic", "13.5 GiB")}, "your numbers: 13.5"),
+        (ADVICE | {"c": ("offloaded", "only 9 GiB are free")}, "they ask what it needs"),
+        (ADVICE | {"c": ("offloaded", "1 it is")}, "they ask for all of it"),
+        (ADVICE | {"d": ("static", "2,000 slots; 2 graphs")}, "they ask for graphs"),
+        (ADVICE | {"d": ("static", "2 graphs")}, "for a second shape"),
+        (ADVICE | {"d": ("static", "1,000 tokens and 1,000 more")}, "with no number of your own"),
+        (ADVICE | {"e": ("blocks", "3,841 slots")}, "slots minus tokens"),
+        (ADVICE | {"e": ("blocks", "at most 15 slots are wasted")}, "about the static cache"),
+        (ADVICE | {"f": ("quantized", "in fp8 6.1 GiB")}, "for full precision"),
+        (ADVICE | {"a": ("dynamic", "127 tokens")}, "of the newest tokens stay exact"),
+        (list(ADVICE.values()), "a dict such as"),
     ],
     "15c": [
         (forgets_the_weights, "the weights were forgotten"),
@@ -247,10 +308,15 @@ WRONG = {
         (refuses_an_equal_one, "whole blocks"),
         (tokens_first, "the order is blocks, tokens"),
         (the_package, "does what this task builds"),
+        (raises, "this function returns the word"),
+        (fits_in_parts, "blocks are whole: what is left"),
+        (needs_whole_blocks_only, "blocks are whole: what is left"),
+        (blocks_alone, "and not two numbers"),
+        (list(start_log(24 * 2**30, 2**34, 2**17, 8_192, 0.9, 16)), "hand the function itself"),
     ],
 }
 RIGHT = {
-    "15a": [nbytes_of, layer_by_layer],
+    "15a": [given(), given(in_one_line, by_groups)],
     "15b": [
         ADVICE,
         ADVICE
@@ -259,6 +325,10 @@ RIGHT = {
             "e": ("dynamic", "93.75 % of the slots would be empty"),
             "c": ("offloaded", "17,179,869,184 bytes"),
         },
+        ADVICE | {"b": ("Dynamic", "12.0 GiB"), "c": ("offloaded cache", "16GiB"), "e": ("paged", "3 840 slots")},
+        ADVICE | {"b": ("dynamic", "1.2e1 GiB"), "e": ("blocks", "3_840"), "f": ("fp8", "12,2 GiB")},
+        ADVICE
+        | {"b": ("DynamicCache", "12.884.901.888 bytes"), "e": ("blocks", "3.840"), "f": ("hqq", "about 12 GiB")},
     ],
-    "15c": [start_log],
+    "15c": [start_log, says_it_aloud],
 }
