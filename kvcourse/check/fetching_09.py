@@ -1,85 +1,10 @@
 """Task 09a: fetch one layer ahead, over a small link whose clock is computed."""
 
-from dataclasses import dataclass
-
 import torch
 
-from ..offload.link import Event
+from .link_09 import SlowLink
 from .runner import run
 from .task import Case, Mistake, compare, task
-
-
-@dataclass(frozen=True)
-class Handle:
-    """A copy on its way: what `fetch` returns and `wait` takes."""
-
-    layer: int
-    arrives: float
-
-
-class SlowLink:
-    """A host that has the keys and values of `layers` layers, and a cable to a device. Nothing waits in earnest.
-
-    `clock` counts simulated milliseconds. The cable carries one layer after the other, `fetch_ms` each, while the
-    device computes, `compute_ms` a layer. On the device a layer that has not arrived yet holds zeros.
-    """
-
-    def __init__(self, layers, fetch_ms, compute_ms):
-        self.layers, self.fetch_ms, self.compute_ms = layers, fetch_ms, compute_ms
-        self.clock = 0
-        self.most = 0  # layers on the device at the fullest moment, those on their way included
-        self.fetched = []  # layers in the order of their fetches
-        self.beside = {}  # layer -> the layers on the device while it computed
-        self.timeline = []  # what happened, as the package writes it down
-        self._arrival = {}  # layer on the device -> when it has arrived
-        self._cable_free = 0
-
-    def fetch(self, layer):
-        """Make room on the device and begin to copy a layer into it. Returns a handle at once."""
-        if layer not in range(self.layers):
-            raise IndexError(f"there is no layer {layer!r}; the model has 0 to {self.layers - 1}")
-        if layer in self._arrival:
-            raise RuntimeError(f"layer {layer} is on the device already, or on its way")
-        start = max(self.clock, self._cable_free)
-        self._arrival[layer] = self._cable_free = start + self.fetch_ms
-        self.fetched.append(layer)
-        self.most = max(self.most, len(self._arrival))
-        self._record(layer, "fetch", start, self._cable_free)
-        return Handle(layer, self._cable_free)
-
-    def wait(self, handle):
-        """Stand still until the copy has arrived."""
-        if not isinstance(handle, Handle):
-            raise TypeError("wait() takes the handle that fetch() returned")
-        self.clock = max(self.clock, handle.arrives)
-
-    def compute(self, layer, x):
-        """Send `x` through a layer with whatever of it is on the device; returns the new `x`."""
-        if layer not in self._arrival:
-            raise RuntimeError(f"layer {layer} is not on the device; it cannot compute")
-        keys, values = self._states(layer, arrived=self._arrival[layer] <= self.clock)
-        self.beside[layer] = self.on_device
-        start, self.clock = self.clock, self.clock + self.compute_ms
-        self._record(layer, "compute", start, self.clock)
-        return x + (x @ keys.T).softmax(-1) @ values
-
-    def evict(self, layer):
-        """Give the layer's room on the device to others. The host still has it."""
-        if layer not in self._arrival:
-            raise RuntimeError(f"layer {layer} is not on the device; it cannot be evicted")
-        del self._arrival[layer]
-
-    @property
-    def on_device(self):
-        """Layers on the device now, those on their way included."""
-        return sorted(self._arrival)
-
-    def _states(self, layer, arrived):
-        numbers = torch.sin(torch.arange(24, dtype=torch.float64) * (layer + 1)).view(2, 3, 4)  # 3 tokens, 4 channels
-        return numbers if arrived else torch.zeros_like(numbers)
-
-    def _record(self, layer, kind, start, end):
-        self.timeline.append(Event(layer, kind, start / 1_000, end / 1_000))
 
 
 def stepping(layers, fetch_ms, compute_ms):
@@ -102,11 +27,11 @@ def stepping(layers, fetch_ms, compute_ms):
 STEPPING = [stepping(4, 1, 3), stepping(4, 3, 1), stepping(6, 2, 2), stepping(1, 2, 1)]
 
 
-def step_with(fetch_next="before", waits=True, evict="after", layers=lambda n: range(n)):
+def step_with(fetch_next="before", waits=True, evict="after", layers=lambda n: range(n), passes_on=True):
     """The right answer, with what goes wrong as parameters."""
 
     def one_step(link, x):
-        coming = link.fetch(0)
+        coming, first = link.fetch(0), x
         for layer in layers(link.layers):
             if waits:
                 link.wait(coming)
@@ -117,7 +42,7 @@ def step_with(fetch_next="before", waits=True, evict="after", layers=lambda n: r
                     link.wait(coming)
             if evict == "before":
                 link.evict(layer)
-            x = link.compute(layer, x)
+            x = link.compute(layer, x if passes_on else first)
             if fetch_next == "after" and more:
                 coming = link.fetch(layer + 1)
             if evict == "after":
@@ -182,6 +107,16 @@ def for_the_next_token(link, x):
     return x
 
 
+def never_assigns(link, x):
+    step_with()(link, x)
+    return x
+
+
+def the_clock(link, x):
+    step_with()(link, x)
+    return link.clock
+
+
 def waits_for_the_first_alone(link, x):
     link.wait(link.fetch(0))
     for layer in range(link.layers):
@@ -199,7 +134,11 @@ APART = (
 STEPPING_MISTAKES = [
     Mistake(APART, step_with(fetch_next="late")),
     Mistake(APART, step_with(fetch_next="after")),
-    Mistake(APART, step_with(fetch_next="and wait")),
+    Mistake(
+        "this turn waits for the copy that it has just asked for, so the device stands still meanwhile. Wait first, "
+        "for the handle of the turn before; then ask for the next layer, and wait for it only when its turn has come",
+        step_with(fetch_next="and wait"),
+    ),
     Mistake(
         "nobody waits for the copy: a layer that has not arrived computes with zeros, and nothing is raised",
         step_with(waits=False),
@@ -232,6 +171,12 @@ STEPPING_MISTAKES = [
         "layer 0 was fetched for the next token, which is a good idea, but this task is one step: leave nothing behind",
         for_the_next_token,
     ),
+    Mistake(
+        "each layer gets what the one before gave: `x = link.compute(layer, x)`, with the same x on both sides",
+        step_with(passes_on=False),
+    ),
+    Mistake("what the layers gave was thrown away: x = link.compute(layer, x), then return x", never_assigns),
+    Mistake("the clock came back; return what the last layer gave, x", the_clock),
     Mistake("the last layer was left out", step_with(layers=lambda n: range(n - 1))),
 ]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from .cost import CopyCounter
+from .crossing_09 import WriteCounter
 from .playing import states
 from .positions import where
 from .runner import run
@@ -23,8 +23,8 @@ class Side:
 def two_sides(tokens, new, spare=SPARE):
     """A layer on the device, where `new` tokens were just added, and on the host, which has the `tokens` before."""
     keys, values = states(1, HEADS, tokens + new, HEAD_DIM)
-    room = tokens + new + spare
-    device, host = (Side(torch.zeros(1, HEADS, room, HEAD_DIM), torch.zeros(1, HEADS, room, HEAD_DIM), 0) for _ in "dh")
+    shape = 1, HEADS, tokens + new + spare, HEAD_DIM
+    device, host = (Side(torch.full(shape, empty), torch.full(shape, empty), 0) for empty in (0.25, 0.0))
     _fill(device, keys, values), _fill(host, keys[:, :, :tokens], values[:, :, :tokens])
     return device, host
 
@@ -35,7 +35,7 @@ def _fill(side, keys, values):
 
 
 def bringing(what, tokens, *chunks):
-    """A case: after each of `chunks` new tokens on the device, what is copied, and what the host then has.
+    """A case: after each of `chunks` new tokens on the device, what crossed to the host, and what the host then has.
 
     Then the device gives the layer's memory to another one, and the host is looked at again.
     """
@@ -46,16 +46,54 @@ def bringing(what, tokens, *chunks):
         for turn, new in enumerate(chunks, 1):
             after = f" after write-back {turn}" if len(chunks) > 1 else ""
             _fill(device, *(part[:, :, device.length : device.length + new] for part in given))
-            with CopyCounter() as counter:
+            before, old = _copies(device), _copies(host)
+            with WriteCounter((host.keys, host.values)) as counter:
                 run(answer, answer, device, host)
+            seen[f"tokens on the device{after}"] = device.length
+            seen[f"the device's keys and values are what they were{after}"] = all(map(_equal, _copies(device), before))
             seen[f"tokens on the host{after}"] = host.length
+            seen[f"bytes that crossed{after}"] = 4 * (counter.elements + _anew(host, device, counter))
+            seen[f"slots of the host that were written{after}"] = _changed(old, host)
             _look(seen, after, host, given)
-            seen[f"bytes copied{after}"] = 4 * counter.elements
         for part in (device.keys, device.values):
             part.fill_(-1)
         _look(seen, ", once the device's memory was used for another layer", host, given)
 
-    return Case(what, play)
+    return Case(what, play, explain_the_way)
+
+
+def explain_the_way(label, expected, came):
+    """Where the copy went the wrong way, or to the wrong slots."""
+    if "device's keys" in label or label.startswith("tokens on the device"):
+        return "the device was changed: the way home is from the device to the host, `host... = device...`"
+    if label.startswith("slots") and isinstance(came, list) and came and came[0] > 0:
+        return "the new tokens belong behind the old ones: from slot host.length, as it was before, to device.length"
+    return None
+
+
+def _copies(side):
+    return [part.clone() if isinstance(part, torch.Tensor) else part for part in (side.keys, side.values)]
+
+
+def _equal(one, other):
+    return isinstance(one, torch.Tensor) and one.shape == other.shape and bool(one.equal(other))
+
+
+def _anew(host, device, counter):
+    """Elements of the tensors that were put in the place of the host's buffers, those of the device itself left out."""
+    own = [part.untyped_storage()._cdata for part in (device.keys, device.values)]
+    parts = [part for part in (host.keys, host.values) if isinstance(part, torch.Tensor) and part not in counter]
+    return sum(part.numel() for part in parts if part.untyped_storage()._cdata not in own)
+
+
+def _changed(old, host):
+    """Slots in which the host's keys or values are others than before."""
+    slots = set()
+    for before, now in zip(old, (host.keys, host.values), strict=True):
+        if not isinstance(now, torch.Tensor) or now.shape != before.shape:
+            return Phrase("none: keys and values are no longer the buffers that they were")
+        slots.update((before != now).any(-1).any(1).any(0).nonzero().flatten().tolist())
+    return sorted(slots)
 
 
 def _look(seen, when, host, given):
@@ -117,6 +155,12 @@ def keys_alone(device, host):
     host.keys[:, :, new], host.length = device.keys[:, :, new], device.length
 
 
+def one_head(device, host):
+    new = slice(host.length, device.length)
+    host.keys[0, 0, new], host.values[0, 0, new] = device.keys[0, 0, new], device.values[0, 0, new]
+    host.length = device.length
+
+
 WHOLE = "the whole layer was copied: the host has the old tokens already, and they did not change on the device"
 BRINGING_MISTAKES = [
     Mistake(WHOLE, brought(start=lambda host, device: 0)),
@@ -126,7 +170,11 @@ BRINGING_MISTAKES = [
         "empty slots were sent along: copy up to device.length, not to the end of the buffer",
         brought(end=lambda host, device: device.keys.shape[2]),
     ),
-    Mistake("the new tokens were never sent: the host counts them and has nothing in their slots", never),
+    Mistake(
+        "the new tokens were never sent, though the host counts them. Is the slice empty? The slots are axis 2, "
+        "`[:, :, start:end]`, and host.length has to be read before it is changed",
+        never,
+    ),
     Mistake(
         "written at index 0, over the first tokens: the new ones belong behind the old, from host.length on",
         brought(at=lambda host, device: 0),
@@ -140,7 +188,11 @@ BRINGING_MISTAKES = [
         ),
     ),
     Mistake("host.length is still the old one, so the host does not know that it has more", brought(counts=False)),
-    Mistake("the host.length is still the old one, and nothing was sent", lambda device, host: None),
+    Mistake(
+        "nothing was sent: host.length and the host's buffers are the old ones. (`host = ...` only gives the name "
+        "another meaning: write into host.keys and host.values)",
+        lambda device, host: None,
+    ),
     Mistake(
         "one token only: several can be new, all from host.length on",
         brought(start=lambda host, device: device.length - 1),
@@ -150,6 +202,7 @@ BRINGING_MISTAKES = [
         brought(start=lambda host, device: host.length - 1),
     ),
     Mistake("the keys went home and the values not", keys_alone),
+    Mistake("one head alone was sent, and each head has a key and a value of a token: `[:, :, start:end]`", one_head),
     Mistake(
         "the host was given the device's own tensor, not a copy: when the device uses that memory for another layer, "
         "the tokens are gone",
@@ -158,7 +211,7 @@ BRINGING_MISTAKES = [
 ]
 
 
-@task("09c", "write_back: what is copied for new tokens after 20, 100 and 1,000, and what the host then has")
+@task("09c", "write_back: what crosses for new tokens after 20, 100 and 1,000, and what the host then has")
 def task_09c(function):
     """`function(device, host)`: brings a `Side` on the host up to date with its counterpart on the device."""
     compare(function, brought(), BRINGING, BRINGING_MISTAKES)

@@ -1,4 +1,4 @@
-"""Tasks 08b and 08c: hide the slots that hold nothing, and count what that costs."""
+"""Task 08b: hide the slots that hold nothing."""
 
 import functools
 
@@ -6,27 +6,55 @@ import torch
 
 from ..containers import StaticCache
 from ..generate import greedy
-from ..inputs import watch_inputs
 from .playing import some_ids, tiny
 from .positions import rows_of
 from .runner import run
 from .task import Case, Mistake, Wrong, compare, task
+from .words import Phrase, words
 
 model_once = functools.cache(tiny)
+
+
+class Form(Phrase):
+    """What kind of thing came, in words; `likely`: what the mistake is, where the form gives it away."""
+
+    likely = None
+
+
+def form_of(mask, q_len, slots):
+    """The form of a mask; None where nothing came."""
+    if mask is None:
+        return None
+    wanted, likely = (q_len, slots), "a tensor was asked for: `torch.tensor(...)` makes one of lists of True and False"
+    form = Form(words(mask))
+    if isinstance(mask, torch.Tensor):
+        form, likely = Form(f"a {'bool ' if mask.dtype == torch.bool else ''}tensor of shape {tuple(mask.shape)}"), None
+        if mask.shape == (1, 1, *wanted):
+            likely = "the axes for batch and heads come later; two were asked for, the new tokens and the slots"
+        elif mask.ndim == 1:
+            likely = "a single row; each new token needs its own: make a column of their slots with `[:, None]`"
+        elif mask.shape == wanted[::-1] and mask.shape != wanted:
+            likely = "the axes are swapped: a row for each new token, a column for each slot"
+        elif mask.shape != wanted:
+            likely = "a row for each new token, a column for each slot, filled or not"
+        elif mask.dtype != torch.bool:
+            form = Form(f"numbers of type {mask.dtype}, not True and False")
+            likely = "True for a slot that may be looked at: a comparison such as `<=` gives True and False"
+    form.likely = likely
+    return form
 
 
 def hiding(what, q_len, seen_before, slots):
     """A case: the slots that each new token may look at."""
 
     def play(answer, seen):
-        rows = rows_of(run(answer, answer, q_len, seen_before, slots), q_len, slots)
-        if isinstance(rows, str):
-            seen["a mask of True and False"] = rows
-            return
-        for number, row in enumerate(rows):
+        mask = run(answer, answer, q_len, seen_before, slots)
+        seen["the mask"] = form_of(mask, q_len, slots)
+        rows = rows_of(mask, q_len, slots)
+        for number, row in enumerate(rows if isinstance(rows, list) else ()):
             seen[f"slots that token {seen_before + number} may look at"] = row
 
-    return Case(what, play)
+    return Case(what, play, lambda label, expected, came: getattr(came, "likely", None))
 
 
 HIDING = [
@@ -112,83 +140,3 @@ def task_08b(function):
         "small": "four cases, each slot as expected",
         "model": "the same text in 64 and 256 slots as without a cache",
     }
-
-
-# 08c
-
-
-@functools.cache
-def counted(prompt, new, slots):
-    """The right answer, counted: the share of False in the masks of the steps after the prompt."""
-    model = model_once()
-    with watch_inputs(model) as steps:
-        options = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False}
-        model.generate(some_ids(model, 1, prompt), cache=StaticCache(model.config, slots), **options)
-    masks = [step.forward["attention_mask"] for step in steps[1:]]
-    return sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks)
-
-
-def sharing(prompt, new, slots):
-    """A case: the share for these three numbers."""
-
-    def play(answer, seen):
-        seen["share of the scores that are hidden"] = run(answer, answer, prompt, new, slots)
-
-    return Case(f"a prompt of {prompt} tokens, {new} new ones, {slots} slots", play)
-
-
-SHARING = [sharing(5, 20, 64), sharing(20, 4, 40), sharing(2, 15, 17)]
-
-
-def by_mean(mean):
-    return lambda prompt, new, slots: 1 - mean(prompt, new) / slots
-
-
-def with_prompt(prompt, new, slots):
-    seen = prompt * (prompt + 1) / 2 + (new - 1) * (prompt + new / 2)
-    return 1 - seen / (slots * (prompt + new - 1))
-
-
-def with_prompt_as_a_step(prompt, new, slots):
-    return 1 - (prompt + (new - 1) / 2) / slots
-
-
-SHARING_MISTAKES = [
-    Mistake(
-        "that is the last step, when the most slots are filled; take the mean of all steps",
-        by_mean(lambda prompt, new: prompt + new),
-    ),
-    Mistake(
-        "that is the last step, when the most slots are filled; take the mean of all steps",
-        by_mean(lambda prompt, new: prompt + new - 1),
-    ),
-    Mistake("that is the first step alone; the slots fill, so take the mean", by_mean(lambda prompt, new: prompt + 1)),
-    Mistake("the new tokens fill slots too, half of them on average", by_mean(lambda prompt, new: prompt)),
-    Mistake("that is the share that is seen; the hidden one is 1 minus it", lambda p, n, s: (p + n / 2) / s),
-    Mistake("that is the share that is seen, at the last step", lambda p, n, s: (p + n) / s),
-    Mistake("the prompt's own scores are in it; only the steps of one token were asked for", with_prompt),
-    Mistake(
-        "the prompt was counted as a step: the first new token comes out of it, so n new tokens need n - 1 steps, and "
-        "the first of them sees prompt + 1 slots",
-        with_prompt_as_a_step,
-    ),
-    Mistake(
-        "one step too many: the last token is never fed, so n new tokens need n - 1 steps",
-        by_mean(lambda prompt, new: prompt + (new + 1) / 2),
-    ),
-    Mistake(
-        "each token sees itself, too: the first step looks at prompt + 1 slots",
-        by_mean(lambda prompt, new: prompt + new / 2 - 1),
-    ),
-    Mistake("the prompt fills slots from the beginning, before the first step", by_mean(lambda prompt, new: new / 2)),
-    Mistake("per cent; a share between 0 and 1 was asked for", lambda p, n, s: 100 - 100 * (p + n / 2) / s),
-    Mistake("a number of slots; divide by all slots", lambda p, n, s: s - p - n / 2),
-]
-
-
-@task("08c", "hidden_share against the masks of three texts, counted")
-def task_08c(function):
-    """`function(prompt, new, slots)` -> the share of scores, 0 to 1, that are hidden in the steps after the prompt."""
-    compare(function, counted, SHARING, SHARING_MISTAKES, tolerance=1e-6)
-    shares = ", ".join(f"{counted(*numbers):.1%}" for numbers in ((5, 20, 64), (20, 4, 40), (2, 15, 17)))
-    return {"counted": f"{shares}: as in the masks"}

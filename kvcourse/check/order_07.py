@@ -4,7 +4,7 @@ from itertools import permutations
 
 from .ids_06 import shared
 from .task import Unfinished, Wrong, task
-from .words import words
+from .words import same, words
 
 
 class Table(dict):
@@ -87,7 +87,7 @@ def task_07c(order, reused=...):
         )
     if reused is ... or reused is None:
         raise Unfinished("the order is one of the best; now the number of tokens used again, all requests together")
-    if reused != most:
+    if not same(most, reused):
         raise Wrong(
             tested=f"the number of tokens used again in the order {', '.join(order)}",
             expected="leading tokens that an earlier prompt had as well, in five requests",
@@ -112,6 +112,17 @@ def _in_the_way(order):
 
 
 def _miscounted(order, reused):
+    if isinstance(reused, (list, tuple, str)):
+        return (
+            "one number: the sum over the five requests" if not isinstance(reused, str) else "a number, without quotes"
+        )
+    tokens = sum(number for number, _ in PARTS.values())
+    if reused == 5 * tokens - sum(reuse(order)):
+        return "those are the tokens that were read; asked for are those that were used again"
+    if reused == tokens + sum(reuse(order)):
+        return "the first request finds nothing: nobody has read anything before it"
+    if isinstance(reused, float) and 0 < reused <= 1:
+        return "a share; a number of tokens was asked for"
     if reused == anywhere(order):
         return "matches in the middle were counted too: behind the first difference nothing can be used"
     if reused == with_the_one_before(order):

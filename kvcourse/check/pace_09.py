@@ -1,6 +1,7 @@
 """Task 09b: how long a step takes, and where waiting begins, against the timeline of the emulated device."""
 
 import functools
+import math
 
 import torch
 
@@ -8,10 +9,11 @@ from ..containers import DynamicCache
 from ..measure import bytes_per_token, fill
 from ..models.tiny import tiny_config
 from ..offload import emulated_device, stalls
-from .runner import run
+from .plain import number
+from .runner import Stopped, run
 from .task import Case, Mistake, Unfinished, compare, task
 
-TOLERANCE = 0.15  # relative
+TOLERANCE = 0.01  # relative; the device is simulated and exact, so this is for rounding alone
 DTYPE = torch.float32
 
 
@@ -40,15 +42,15 @@ def timeline(layers, tokens, compute_ms, bandwidth):
 def measured_step(layers, compute_ms, nbytes, bandwidth):
     """The right answer: milliseconds until the last layer has computed."""
     events = timeline(layers, nbytes // a_token(), compute_ms, bandwidth)
-    return 1_000 * max(event.end for event in events if event.kind == "compute")
+    return round(1_000 * max(event.end for event in events if event.kind == "compute"), 6)
 
 
 def measured_knee(compute_ms, bytes_of_a_token, bandwidth):
-    """The right answer: the most tokens with which no layer after the first one waits."""
+    """The right answer: the most tokens with which no layer after the first one waits. With one more they do."""
     least, most = 1, 1
     while not stalls(timeline(3, most, compute_ms, bandwidth)):
         least, most = most, 2 * most
-    while most - least > max(1, least // 50):
+    while most - least > 1:
         middle = (least + most) // 2
         least, most = (least, middle) if stalls(timeline(3, middle, compute_ms, bandwidth)) else (middle, most)
     return least
@@ -59,7 +61,7 @@ def pacing(layers, compute_ms, fetch_ms, bandwidth):
     nbytes = int(fetch_ms / 1_000 * bandwidth / a_token()) * a_token()
 
     def play(answer, seen):
-        seen["milliseconds"] = run(answer, answer, layers, compute_ms, nbytes, bandwidth)
+        seen["milliseconds"] = number(run(answer, answer, layers, compute_ms, nbytes, bandwidth))
 
     what = f"{layers} layers of {nbytes:,} bytes, {compute_ms} ms of computing each, {bandwidth:,} bytes a second"
     return Case(what, play)
@@ -69,6 +71,9 @@ PACING = [
     pacing(12, 2.0, 6.0, 16_000_000),
     pacing(12, 6.0, 2.0, 32_000_000),
     pacing(3, 4.0, 4.0, 64_000_000),
+    pacing(2, 1.0, 9.0, 32_000_000),
+    pacing(2, 9.0, 1.0, 32_000_000),
+    pacing(1, 3.0, 5.0, 32_000_000),
 ]
 
 
@@ -81,29 +86,47 @@ def paced(step):
     return answer
 
 
+FIRST = "the first fetch is forgotten: nothing computes while layer 0 comes over, so nothing hides it"
+LAST = "the last computation is forgotten: no fetch hides it, and it still takes its time"
+TOO_MANY = (
+    "too many turns: each of them is the computation of one layer beside the fetch of the next, and the last layer has "
+    "no next one. So there are layers - 1 of them, between the first fetch and the last computation"
+)
+MINIMUM = "the minimum: the slower of the two sets the pace"
 PACING_MISTAKES = [
     Mistake(
         "the sum: that is without prefetch. While a layer computes, the next one is on its way",
         paced(lambda n, c, f: n * (c + f)),
     ),
-    Mistake("the minimum: the slower of the two sets the pace", paced(lambda n, c, f: f + (n - 1) * min(c, f) + c)),
-    Mistake("the minimum: the slower of the two sets the pace", paced(lambda n, c, f: n * min(c, f))),
+    Mistake(MINIMUM, paced(lambda n, c, f: f + (n - 1) * min(c, f) + c)),
+    Mistake(MINIMUM, paced(lambda n, c, f: n * min(c, f))),
     Mistake(
-        "the first fetch is forgotten: nothing computes while layer 0 comes over, so nothing hides it",
+        f"{FIRST}. (In the lesson layer 0 came during the step before. This step begins with nothing on the device)",
         paced(lambda n, c, f: n * max(c, f)),
     ),
+    Mistake(FIRST, paced(lambda n, c, f: (n - 1) * max(c, f) + c)),
+    Mistake(LAST, paced(lambda n, c, f: f + (n - 1) * max(c, f))),
+    Mistake(LAST, paced(lambda n, c, f: max(n * c + f, n * f))),
     Mistake(
-        "the first fetch is forgotten: nothing computes while layer 0 comes over, so nothing hides it",
-        paced(lambda n, c, f: (n - 1) * max(c, f) + c),
+        "the first fetch and the last computation are forgotten: neither has anything beside it",
+        paced(lambda n, c, f: (n - 1) * max(c, f)),
     ),
+    Mistake(TOO_MANY, paced(lambda n, c, f: f + n * max(c, f) + c)),
+    Mistake(TOO_MANY, paced(lambda n, c, f: f + n * max(c, f))),
+    Mistake(TOO_MANY, paced(lambda n, c, f: n * max(c, f) + c)),
+    Mistake(TOO_MANY, paced(lambda n, c, f: (n + 1) * max(c, f))),
     Mistake(
-        "the last computation is forgotten: no fetch hides behind it, and it still takes its time",
-        paced(lambda n, c, f: f + (n - 1) * max(c, f)),
+        "one turn too few: between the first fetch and the last computation there are layers - 1 of them",
+        paced(lambda n, c, f: f + (n - 2) * max(c, f) + c),
     ),
     Mistake(
         "only the computing counts in it; where the cable is slower the device waits. (Are both in milliseconds? "
         "nbytes / bandwidth are seconds)",
         paced(lambda n, c, f: n * c),
+    ),
+    Mistake(
+        "nbytes / bandwidth are seconds and compute_ms milliseconds; make them the same before you take the slower one",
+        paced(lambda n, c, f: f / 1_000 + (n - 1) * max(c, f / 1_000) + c),
     ),
     Mistake(
         "only the computing and the first fetch; a slow cable is waited for at each layer",
@@ -114,17 +137,25 @@ PACING_MISTAKES = [
         "only the cable and the last computation; computing may be the slower one", paced(lambda n, c, f: n * f + c)
     ),
     Mistake("one layer; the step goes through all of them", paced(lambda n, c, f: max(c, f))),
+    Mistake("one layer; the step goes through all of them", paced(lambda n, c, f: c + f)),
     Mistake("seconds; milliseconds were asked for", paced(lambda n, c, f: (f + (n - 1) * max(c, f) + c) / 1_000)),
 ]
 
 
 def kneeing(compute_ms, bandwidth):
-    """A case: where waiting begins."""
+    """A case: where waiting begins. A fraction of a token is no token, and one token less is near enough."""
 
     def play(answer, seen):
-        seen["tokens"] = run(answer, answer, compute_ms, a_token(), bandwidth)
+        said, knee = number(run(answer, answer, compute_ms, a_token(), bandwidth)), knee_once(compute_ms, bandwidth)
+        near = isinstance(said, (int, float)) and knee - 1 <= said < knee + 1 - 1e-9
+        seen["tokens (with one more the device waits)"] = knee if near else said
 
     return Case(f"{compute_ms} ms of computing, {a_token()} bytes a token, {bandwidth:,} bytes a second", play)
+
+
+@functools.cache
+def knee_once(compute_ms, bandwidth):
+    return measured_knee(compute_ms, a_token(), bandwidth)
 
 
 KNEEING = [kneeing(2.0, 16_000_000), kneeing(1.0, 64_000_000), kneeing(5.0, 4_000_000)]
@@ -151,16 +182,29 @@ KNEEING_MISTAKES = [
         "bytes_of_a_token has the key and the value already; it was doubled",
         kneed(lambda c, t, b: c / 1_000 * b / t / 2),
     ),
+    Mistake(
+        "one token too many, and the device waits already: a part of a token is no token, so round down",
+        kneed(lambda c, t, b: math.floor(c / 1_000 * b / t) + 1),
+    ),
+    Mistake(
+        "a second has 1,000 milliseconds, not 1,024, and bandwidth is in bytes a second",
+        kneed(lambda c, t, b: c / 1_024 * b / t),
+    ),
 ]
 
 
-@task("09b", "step_ms and knee_tokens against timelines of the emulated device, within 15 %")
+@task("09b", "step_ms and knee_tokens against timelines of the emulated device")
 def task_09b(step_ms, knee_tokens=None):
     """`step_ms(layers, compute_ms, nbytes, bandwidth)`, `knee_tokens(compute_ms, bytes_of_a_token, bandwidth)`."""
     compare(step_ms, measured_step, PACING, PACING_MISTAKES, TOLERANCE)
     if knee_tokens is None or knee_tokens is ...:
         raise Unfinished("hand over both functions: step_ms, knee_tokens")
-    compare(knee_tokens, measured_knee, KNEEING, KNEEING_MISTAKES, TOLERANCE)
+    try:
+        compare(knee_tokens, measured_knee, KNEEING, KNEEING_MISTAKES, 1e-6)
+    except Stopped as stop:
+        if stop.kind != "unfinished":
+            raise
+        raise Unfinished("step_ms is right. Now write knee_tokens, in place of its NotImplementedError") from None
     return {
         "step": "right with a slow cable, a fast one, and on the knee",
         "knee": "right for three links: up to there nothing waits but the first layer",

@@ -14,7 +14,7 @@ from .positions import where
 from .reserved import reserved
 from .runner import run
 from .task import Case, Mistake, Wrong, compare, task
-from .words import words
+from .words import Phrase, words
 
 RULES = "You are a helpful assistant."
 TEXTS = [
@@ -48,6 +48,8 @@ def spelled(ids):
 def going_on(what, rules, prompt):
     """A case: a cache that holds the rules, and a prompt to go on with."""
 
+    named = f"{what}: rules {rules!r}, prompt {prompt!r}"
+
     def play(answer, seen):
         tokenizer = words_and_spaces()
         held = tokenizer(rules).input_ids
@@ -56,19 +58,45 @@ def going_on(what, rules, prompt):
             cache.update(*(part.clone() for part in given), layer)
         both = run(answer, answer, tokenizer, cache, rules, prompt)
         if not isinstance(both, (list, tuple)) or len(both) != 2:
-            raise Wrong(
-                tested=what, expected="two things: the ids to feed, and how many tokens were saved", came=words(both)
+            pair = "two things: the ids to feed, and how many tokens were saved"
+            missing = "nothing was returned: is the `return` missing?"
+            likely = (
+                missing if both is None else "return both, with a comma between them: the ids first, then the number"
             )
+            raise Wrong(tested=named, expected=pair, came=words(both), likely=likely)
         keys = cache.layers[0].keys
         places = [] if keys is None else where(keys, given[0])
         seen["tokens that the cache holds"] = (
             spelled([held[place] for place in places]) if isinstance(places, list) and "?" not in places else "others"
         )
-        feed = both[0].reshape(-1).tolist() if isinstance(both[0], torch.Tensor) else both[0]
-        seen["tokens to feed"] = spelled(feed) if isinstance(feed, list) else words(feed)
+        seen["tokens to feed"] = _fed(both)
         seen["tokens saved"] = both[1]
 
-    return Case(f"{what}: {rules!r}, {prompt!r}", play)
+    return Case(named, play, explain_the_feed)
+
+
+SWAPPED = Phrase("a number; the ids came second")
+SIDEWAYS = Phrase("no ids: the tensor has none along its first axis")
+
+
+def _fed(both):
+    """The ids to feed, spelled; what came in their place, in words."""
+    feed, count = both
+    if isinstance(count, (list, torch.Tensor)) and not isinstance(feed, list) and getattr(feed, "ndim", 0) == 0:
+        return SWAPPED
+    if isinstance(feed, torch.Tensor) and feed.ndim == 2 and not len(feed):
+        return SIDEWAYS
+    feed = feed.reshape(-1).tolist() if isinstance(feed, torch.Tensor) else feed
+    fits = isinstance(feed, list) and all(isinstance(token, int) for token in feed)
+    return spelled(feed) if fits else Phrase(words(feed))
+
+
+def explain_the_feed(label, expected, came):
+    if label == "tokens to feed" and came == SWAPPED:
+        return "the ids come first, then the number of tokens saved"
+    if label == "tokens to feed" and came == SIDEWAYS:
+        return "a tensor (1, tokens) was cut along its first axis: `ids[:, saved:]`, or take the list of ids"
+    return None
 
 
 GOING_ON = [going_on(*texts) for texts in TEXTS]
@@ -84,6 +112,25 @@ def go_on(tokenizer, cache, rules, prompt, keep=lambda held, ids: min(shared(hel
 
 def keeping(**lines):
     return functools.partial(go_on, **lines)
+
+
+def cropping(tokens):
+    """The right ids and number, and another argument to `crop`: `tokens(kept, held, ids)`."""
+
+    def go_on(tokenizer, cache, rules, prompt):
+        held, ids = tokenizer(rules).input_ids, tokenizer(prompt).input_ids
+        kept = min(shared(held, ids), len(ids) - 1)
+        cache.crop(tokens(kept, held, ids))
+        return ids[kept:], kept
+
+    return go_on
+
+
+def first_axis(tokenizer, cache, rules, prompt):
+    held, ids = (tokenizer(text, return_tensors="pt").input_ids for text in (rules, prompt))
+    kept = min(shared(held[0].tolist(), ids[0].tolist()), len(ids) - 1)
+    cache.crop(kept - len(held))
+    return ids[kept:], kept
 
 
 def request_alone(tokenizer, cache, rules, prompt):
@@ -129,6 +176,21 @@ SEAM_MISTAKES = [
     Mistake(
         "the ids were cut by a length, and what the cache holds is not what the prompt begins with. Compare the ids",
         by_length,
+    ),
+    Mistake(
+        "`crop` takes minus the number of tokens to remove, not the number to keep: saved - len(held)",
+        cropping(lambda kept, held, ids: kept),
+    ),
+    Mistake(
+        "`crop` takes minus the number of tokens to remove: those that the cache holds without those that stay",
+        cropping(lambda kept, held, ids: -kept),
+    ),
+    Mistake(
+        "more was cropped than has to go: the cache holds the ids of the rules, so count from their number, len(held)",
+        cropping(lambda kept, held, ids: kept - len(ids)),
+    ),
+    Mistake(
+        "`len` of a tensor (1, tokens) is 1, so nothing could be saved: take shape[1], or the list of ids", first_axis
     ),
     Mistake("the right ids to feed, but the cache still holds other ones: crop it", never_crops),
     Mistake("everything was thrown away; the common prefix is still right", keeping(keep=lambda held, ids: 0)),

@@ -11,7 +11,7 @@ from ..measure import count_positions
 from .playing import some_ids, tiny
 from .runner import run
 from .task import Case, Mistake, compare, task
-from .words import words
+from .words import Phrase, words
 
 PREFIX, NEW = 12, 4
 ENDS = {"short": (40, 41), "middle": (60, 33, 71, 20, 90, 24, 35, 77, 15), "long": (*range(41, 56), 30)}
@@ -41,8 +41,11 @@ def asking(what, *names):
         keys = [layer.keys.clone() for layer in prefix.layers]
         with count_positions(model()) as counted:
             texts = run(answer, answer, model(), prefix, prompts, NEW)
-        if not isinstance(texts, (list, tuple)) or len(texts) != len(prompts):
-            seen[f"new tokens behind the {names[0]} prompt"] = texts if texts is None else words(texts)
+        if not isinstance(texts, (list, tuple)):
+            seen["texts that came back"] = texts if texts is None else Phrase(f"{words(texts)}, and not a list")
+            return
+        seen["texts that came back"] = len(texts)
+        if len(texts) != len(prompts):
             return
         for name, ids, text in zip(names, prompts, texts, strict=True):
             seen[f"new tokens behind the {name} prompt"] = _new_tokens(text, ids)
@@ -50,16 +53,38 @@ def asking(what, *names):
         seen["its keys are what they were"] = all(map(_same, keys, prefix.layers))
         needed = sum(ids.shape[1] - PREFIX + NEW - 1 for ids in prompts)
         only = sum(counted) <= needed
-        seen["positions that were read"] = "only what is new" if only else f"{sum(counted)}, and {needed} are new"
+        seen["positions that were read"] = Phrase(
+            "only what is new" if only else f"{sum(counted)}, and {needed} are new"
+        )
 
-    return Case(what, play)
+    return Case(what, play, explain_texts)
+
+
+def explain_texts(label, expected, came):
+    """Where the form of what came gives the mistake away."""
+    if label == "texts that came back":
+        if isinstance(came, Phrase):
+            return "return a list with a text for each prompt"
+        if came is not None and came < expected:
+            return "is the `return` inside the loop?" if came == 1 else "append the text of each prompt to the list"
+    if label.startswith("new tokens") and isinstance(came, Phrase):
+        if came == NO_IDS:
+            return "return the ids as `kv.greedy` gives them, not decoded"
+        if came.startswith("a tensor"):
+            return "each text is a tensor (1, tokens): keep the first axis"
+    return None
+
+
+NO_IDS = Phrase("a string, not a tensor of ids")
 
 
 def _new_tokens(text, ids):
+    if isinstance(text, str):
+        return NO_IDS
     if not isinstance(text, torch.Tensor) or text.ndim != 2:
-        return text if text is None else words(text)
+        return text if text is None else Phrase(words(text))
     if text.shape[1] < ids.shape[1] or not text[:, : ids.shape[1]].equal(ids):
-        return f"a text of {text.shape[1]} tokens that does not begin with its prompt"
+        return Phrase(f"ids of {text.shape[1]} tokens that do not begin with its prompt")
     return text[0, ids.shape[1] :].tolist()
 
 
@@ -149,4 +174,4 @@ def task_07a(function):
     """`function(model, prefix, prompts, new)` -> one text for each prompt, a list of tensors (1, tokens + new)."""
     with torch.no_grad():
         compare(function, continue_all, ASKING, SHARING_MISTAKES)
-    return {"texts": "as from an empty cache, in any order", "prefix": "untouched, and read once"}
+    return {"texts": "as from an empty cache, in any order", "prefix": "as it was, and read once"}

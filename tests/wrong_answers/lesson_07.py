@@ -74,6 +74,37 @@ def only_new(model, prefix, prompts, new):
     return [text[:, -new:] for text in answers(model, prefix, prompts, new)]
 
 
+def returns_in_the_loop(model, prefix, prompts, new):
+    texts = []
+    for ids in prompts:
+        texts.append(kv.greedy(model, ids, new, copy.deepcopy(prefix)))
+        return texts
+
+
+def collects_nothing(model, prefix, prompts, new):
+    texts = []
+    for ids in prompts:
+        kv.greedy(model, ids, new, copy.deepcopy(prefix))
+    return texts
+
+
+def one_by_one(model, prefix, prompts, new):
+    for ids in prompts:
+        yield kv.greedy(model, ids, new, copy.deepcopy(prefix))
+
+
+def as_text(model, prefix, prompts, new):
+    return [" ".join(map(str, text[0].tolist())) for text in answers(model, prefix, prompts, new)]
+
+
+def without_the_first_axis(model, prefix, prompts, new):
+    return [text[0] for text in answers(model, prefix, prompts, new)]
+
+
+def prints_them(model, prefix, prompts, new):
+    answers(model, prefix, prompts, new)
+
+
 def the_first_alone(model, prefix, prompts, new):
     return kv.greedy(model, prompts[0], new, copy.deepcopy(prefix))
 
@@ -147,6 +178,39 @@ def counts_the_old_length(tokenizer, cache, rules, prompt):
     return go_on(tokenizer, cache, rules, prompt)[0], saved
 
 
+def cropped_by(tokens):
+    """All right but the argument of `crop`, from (saved, held, ids)."""
+
+    def wrong_go_on(tokenizer, cache, rules, prompt):
+        held, ids = tokenizer(rules).input_ids, tokenizer(prompt).input_ids
+        saved = min(kv.common_prefix(held, ids), len(ids) - 1)
+        cache.crop(tokens(saved, held, ids))
+        return ids[saved:], saved
+
+    return wrong_go_on
+
+
+def along_the_first_axis(tokenizer, cache, rules, prompt):
+    held, ids = (tokenizer(text, return_tensors="pt").input_ids for text in (rules, prompt))
+    saved = min(kv.common_prefix(held, ids), len(ids) - 1)
+    cache.crop(saved - len(held))
+    return ids[saved:], saved
+
+
+def feeds_along_the_first_axis(tokenizer, cache, rules, prompt):
+    feed, saved = go_on_with_tensors(tokenizer, cache, rules, prompt)
+    return tokenizer(prompt, return_tensors="pt").input_ids[saved:], saved
+
+
+def number_first(tokenizer, cache, rules, prompt):
+    feed, saved = go_on(tokenizer, cache, rules, prompt)
+    return saved, feed
+
+
+def forgets_to_return(tokenizer, cache, rules, prompt):
+    go_on(tokenizer, cache, rules, prompt)
+
+
 def the_ids_alone(tokenizer, cache, rules, prompt):
     return go_on(tokenizer, cache, rules, prompt)[0]
 
@@ -199,6 +263,20 @@ def blocks_with_the_question(prefix, questions, output, block):
     return prefix * len(questions) + sum(questions) - cached, cached, output * len(questions)
 
 
+def always_reads_one_of_the_prefix(prefix, questions, output, block):
+    cached = (prefix - 1) // block * block * (len(questions) - 1)
+    return prefix * len(questions) + sum(questions) - cached, cached, output * len(questions)
+
+
+def the_questions_alone(prefix, questions, output, block):
+    _, cached, written = bill(prefix, questions, output, block)
+    return sum(questions), cached, written
+
+
+def forgets_to_return_it(prefix, questions, output, block):
+    bill(prefix, questions, output, block)
+
+
 def swapped(prefix, questions, output, block):
     fresh, cached, written = bill(prefix, questions, output, block)
     return cached, fresh, written
@@ -219,7 +297,13 @@ WRONG = {
         (only_the_questions, "hand over the whole prompt"),
         (empties_it, "the prefix is empty afterwards"),
         (only_new, "return the whole texts"),
-        (the_first_alone, "new tokens behind the short prompt"),
+        (the_first_alone, "a text for each prompt"),
+        (returns_in_the_loop, "inside the loop"),
+        (collects_nothing, "append the text"),
+        (one_by_one, "return a list"),
+        (as_text, "not decoded"),
+        (without_the_first_axis, "keep the first axis"),
+        (prints_them, "`return` missing"),
     ],
     "07b": [
         (tokenizes_the_request, "cut into tokens by itself"),
@@ -231,7 +315,14 @@ WRONG = {
         (starts_again, "everything was thrown away"),
         (feeds_it_all, "read twice"),
         (counts_the_old_length, "not all that it held before"),
-        (the_ids_alone, "two things"),
+        (the_ids_alone, "return both"),
+        (cropped_by(lambda saved, held, ids: saved), "not the number to keep"),
+        (cropped_by(lambda saved, held, ids: -saved), "those that the cache holds without those that stay"),
+        (cropped_by(lambda saved, held, ids: saved - len(ids)), "len(held)"),
+        (along_the_first_axis, "is 1, so nothing could be saved"),
+        (feeds_along_the_first_axis, "along its first axis"),
+        (number_first, "the ids come first"),
+        (forgets_to_return, "`return` missing"),
         (the_package, "does what this task builds"),
     ],
     "07c": [
@@ -244,6 +335,12 @@ WRONG = {
         ((ORDER, 200), "compared with the prompt before alone"),
         ((ORDER, 475), "the first request finds nothing"),
         ((ORDER, 450), "one by one"),
+        ((ORDER, 440), "one by one"),
+        ((ORDER, 628), "the first request finds nothing"),
+        ((ORDER, 410), "the tokens that were read"),
+        ((ORDER, 455 / 865), "a share"),
+        ((ORDER, [0, 140, 20, 155, 140]), "one number"),
+        ((ORDER, "455"), "without quotes"),
         ((["rules", "documents"], 455), "each of the five parts once"),
     ],
     "07d": [
@@ -257,11 +354,14 @@ WRONG = {
         (billed(fresh=lambda p, q: p + sum(q)), "behind its last full block"),
         (swapped, "the order is fresh, cached, output"),
         (the_sum, "not three numbers"),
+        (always_reads_one_of_the_prefix, "that is a token of the question"),
+        (the_questions_alone, "the first request reads the prefix, too"),
+        (forgets_to_return_it, "`return` missing"),
     ],
 }
 RIGHT = {
     "07a": [answers, answers_with_generate, answers_and_goes_back],
     "07b": [go_on, go_on_with_tensors],
-    "07c": [(ORDER, 455), (["rules", "documents", "user", "clock", "question"], 455)],
+    "07c": [(ORDER, 455), (("rules", "documents", "user", "clock", "question"), 455.0)],
     "07d": [bill, billed()],
 }

@@ -1,5 +1,8 @@
 """Lesson 08: a layer in fixed slots, the mask for it, the share of masked scores."""
 
+import math
+from fractions import Fraction
+
 import torch
 
 from kvcourse.layers import StaticLayer
@@ -30,8 +33,31 @@ def write(self, keys, values):
     return self.keys, self.values
 
 
+def write_with_names_of_its_own(self, keys, values):
+    """Right."""
+    n = keys.size(-2)
+    slots = torch.arange(n).add(self.seen)
+    self.keys[..., slots, :] = keys
+    self.values[..., slots, :] = values
+    self.seen.copy_(self.seen + n)
+    return [self.keys, self.values]
+
+
+def write_by_scatter(self, keys, values):
+    """Right."""
+    slots = (self.seen + torch.arange(keys.shape[2]))[:, None].expand_as(keys)
+    self.keys.scatter_(2, slots, keys)
+    self.values.scatter_(2, slots, values)
+    self.seen += keys.shape[2]
+    return self.keys, self.values
+
+
+def zero_everything(self):
+    """Right."""
+    self.keys.zero_(), self.values.zero_(), self.seen.fill_(0)
+
+
 def write_and_rebind(self, keys, values):
-    """Right: a new tensor for the count each time."""
     slots = torch.arange(keys.shape[2]) + self.seen
     self.keys[:, :, slots], self.values[:, :, slots] = keys, values
     self.seen = self.seen + keys.shape[2]
@@ -52,6 +78,56 @@ def slice_and_add(self, keys, values):
     self.values[:, :, self.seen : end] = values
     self.seen = end
     return self.keys, self.values
+
+
+def takes_the_item(self, keys, values):
+    start, n = self.seen.item(), keys.shape[2]
+    self.keys[:, :, start : start + n] = keys
+    self.values[:, :, start : start + n] = values
+    self.seen += n
+    return self.keys, self.values
+
+
+def slices_with_the_tensor(self, keys, values):
+    n = keys.shape[2]
+    self.keys[:, :, self.seen : self.seen + n] = keys
+    self.values[:, :, self.seen : self.seen + n] = values
+    self.seen += n
+    return self.keys, self.values
+
+
+def arange_from_the_tensor(self, keys, values):
+    slots = torch.arange(self.seen, self.seen + keys.shape[2])
+    self.keys[:, :, slots], self.values[:, :, slots] = keys, values
+    self.seen += keys.shape[2]
+    return self.keys, self.values
+
+
+def prints(self, keys, values):
+    print(end="")
+    return write(self, keys, values)
+
+
+def counts_the_heads(self, keys, values):
+    slots = self.seen + torch.arange(keys.shape[1])
+    self.keys[:, :, slots], self.values[:, :, slots] = keys, values
+    self.seen += keys.shape[1]
+    return self.keys, self.values
+
+
+def counts_the_channels(self, keys, values):
+    slots = self.seen + torch.arange(keys.shape[-1])
+    self.keys[:, :, slots], self.values[:, :, slots] = keys, values
+    self.seen += keys.shape[-1]
+    return self.keys, self.values
+
+
+def new_count(self):
+    self.seen = torch.tensor(0)
+
+
+def new_count_of_zeros(self):
+    self.seen = self.seen * 0
 
 
 def zero_number(self):
@@ -203,6 +279,22 @@ def one_row(q_len, seen, slots):
     return torch.arange(slots) <= seen
 
 
+def with_batch_and_heads(q_len, seen, slots):
+    return mask(q_len, seen, slots)[None, None]
+
+
+def filled_columns_alone(q_len, seen, slots):
+    return mask(q_len, seen, slots)[:, : seen + q_len]
+
+
+def as_lists(q_len, seen, slots):
+    return mask(q_len, seen, slots).tolist()
+
+
+def to_be_added(q_len, seen, slots):
+    return torch.zeros(q_len, slots).masked_fill(~mask(q_len, seen, slots), float("-inf"))
+
+
 def as_columns(q_len, seen, slots):
     return mask(q_len, seen, slots).T
 
@@ -210,50 +302,75 @@ def as_columns(q_len, seen, slots):
 # 08c
 
 
-def share(prompt, new, slots):
+def room(prompt, new, share):
     """Right."""
-    return 1 - (prompt + new / 2) / slots
+    return int((prompt + new / 2) / (1 - share))
 
 
-def share_by_steps(prompt, new, slots):
+def room_by_trying(prompt, new, share):
+    """Right: one slot more as long as it is allowed."""
+    steps = [prompt + step for step in range(1, new)]
+    slots = prompt + new - 1
+    while sum(slots + 1 - n for n in steps) <= share * (slots + 1) * len(steps):
+        slots += 1
+    return slots
+
+
+def room_in_whole_numbers(prompt, new, share):
     """Right."""
-    filled = [prompt + step for step in range(1, new)]
-    return sum(slots - n for n in filled) / (slots * len(filled))
+    return (2 * prompt + new) // (2 - 2 * share)
 
 
-def at_the_end(prompt, new, slots):
-    return (slots - prompt - new) / slots
+def room_as_a_fraction(prompt, new, share):
+    """Right."""
+    return Fraction(math.floor((prompt + Fraction(new, 2)) / (1 - Fraction(share))))
 
 
-def at_the_start(prompt, new, slots):
-    return (slots - prompt) / slots
+def room_as_a_tensor(prompt, new, share):
+    """Right."""
+    return torch.tensor((prompt + new / 2) / (1 - share)).floor()
 
 
-def seen_not_hidden(prompt, new, slots):
-    return (prompt + new / 2) / slots
+def rooms(mean):
+    """By another mean of the filled slots."""
+    return lambda prompt, new, share: int(mean(prompt, new) / (1 - share))
 
 
-def with_the_prefill(prompt, new, slots):
-    filled = [*range(1, prompt + 1), *(prompt + step for step in range(1, new))]
-    return sum(slots - n for n in filled) / (slots * len(filled))
+def from_the_filled(steps):
+    """By the slots that are filled in each of some steps."""
+    return rooms(lambda prompt, new: sum(steps(prompt, new)) / len(steps(prompt, new)))
 
 
-def a_step_too_many(prompt, new, slots):
-    filled = [prompt + step for step in range(1, new + 1)]
-    return sum(slots - n for n in filled) / (slots * len(filled))
+def seen_for_hidden(prompt, new, share):
+    return int((prompt + new / 2) / share)
 
 
-def prompt_is_a_step(prompt, new, slots):
-    filled = [prompt + step for step in range(new)]
-    return sum(slots - n for n in filled) / (slots * len(filled))
+def part_of_a_slot(prompt, new, share):
+    return (prompt + new / 2) / (1 - share)
 
 
-def in_per_cent(prompt, new, slots):
-    return 100 * share(prompt, new, slots)
+def rounded_up(prompt, new, share):
+    return math.ceil((prompt + new / 2) / (1 - share))
 
 
-def new_alone(prompt, new, slots):
-    return 1 - new / 2 / slots
+def the_filled_alone(prompt, new, share):
+    return prompt + new / 2
+
+
+def a_share_on_top(prompt, new, share):
+    return int((prompt + new / 2) * (1 + share))
+
+
+def what_fits(prompt, new, share):
+    return prompt + new
+
+
+def the_share(prompt, new, share):
+    return f"{int(100 * share)}%"
+
+
+def all_three(prompt, new, share):
+    return prompt, new, share
 
 
 WRONG = {
@@ -273,6 +390,18 @@ WRONG = {
         (layer(write, nothing), "the next text begins behind the old one"),
         (layer(write, makes_new_slots), "reset() made new buffers"),
         (layer(slice_and_add, zero_number, count=int), "the count is a Python number"),
+        (layer(write_and_rebind), "the count is a new tensor after each update"),
+        (layer(write_and_rebind, new_count), "the count is a new tensor after each update"),
+        (layer(write, new_count), "reset() made a new tensor for the count"),
+        (layer(write, new_count_of_zeros), "reset() made a new tensor for the count"),
+        (layer(takes_the_item), "a Python number was needed out of a tensor"),
+        (layer(slices_with_the_tensor), "a Python number was needed out of a tensor"),
+        (layer(arange_from_the_tensor), "a Python number was needed out of a tensor"),
+        (layer(prints), "take it out of update"),
+        (layer(write_and_rebind, count=lambda: torch.zeros(())), "the count is a float"),
+        (layer(write_and_rebind, count=lambda: torch.zeros(1)), "the count is a float"),
+        (layer(counts_the_heads), "axis 2"),
+        (layer(counts_the_channels), "axis 2"),
         (TheirOwn, "does what this task builds"),
     ],
     "08b": [
@@ -285,23 +414,43 @@ WRONG = {
         (hides_the_old, "the old tokens are hidden"),
         (old_alone, "not each other"),
         (as_numbers, "not True and False"),
-        (one_row, "not (1, 8)"),
-        (as_columns, "not (1, 8)"),
+        (one_row, "a single row"),
+        (as_columns, "the axes are swapped"),
+        (with_batch_and_heads, "come later"),
+        (filled_columns_alone, "a column for each slot, filled or not"),
+        (as_lists, "a tensor was asked for"),
+        (to_be_added, "a comparison such as"),
+        (lambda *_: None, "`return` missing"),
     ],
     "08c": [
-        (at_the_end, "that is the last step"),
-        (at_the_start, "half of them on average"),
-        (seen_not_hidden, "1 minus it"),
-        (with_the_prefill, "the prompt's own scores are in it"),
-        (a_step_too_many, "one step too many"),
-        (prompt_is_a_step, "the prompt was counted as a step"),
-        (in_per_cent, "per cent"),
-        (new_alone, "fills slots from the beginning"),
-        (lambda *_: 0.77, "every case gets the same answer"),
+        (rooms(lambda p, n: p + n), "that is the last step"),
+        (rooms(lambda p, n: p + n - 1), "that is the last step"),
+        (rooms(lambda p, n: p + 1), "that is the first step alone"),
+        (rooms(lambda p, n: p), "half of them on average"),
+        (rooms(lambda p, n: n / 2), "fills slots from the beginning"),
+        (rooms(lambda p, n: p + n // 2), "`//` has rounded the mean down"),
+        (from_the_filled(lambda p, n: range(p + 1, p + n + 1)), "one step too many"),
+        (from_the_filled(lambda p, n: range(p, p + n)), "the prompt was counted as a step"),
+        (from_the_filled(lambda p, n: [*range(1, p + 1), *range(p + 1, p + n)]), "the prompt's own scores are in it"),
+        (seen_for_hidden, "the filled one is 1 minus it"),
+        (part_of_a_slot, "round down"),
+        (rounded_up, "more than the share is hidden"),
+        (the_filled_alone, "so many slots are filled on average"),
+        (a_share_on_top, "of the whole room"),
+        (what_fits, "just the room that fits"),
+        (the_share, "'25%'"),
+        (all_three, "not a number"),
+        (lambda *_: None, "`return` missing"),
+        (lambda *_: 30, "every case gets the same answer"),
     ],
 }
 RIGHT = {
-    "08a": [layer(write), layer(write_and_rebind)],
+    "08a": [
+        layer(write),
+        layer(write_with_names_of_its_own),
+        layer(write_by_scatter, zero_everything),
+        layer(write, count=lambda: torch.zeros(1, dtype=torch.int64)),
+    ],
     "08b": [mask, mask_by_tril],
-    "08c": [share, share_by_steps],
+    "08c": [room, room_by_trying, room_in_whole_numbers, room_as_a_fraction, room_as_a_tensor],
 }

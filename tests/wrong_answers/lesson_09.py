@@ -1,5 +1,8 @@
 """Lesson 09: prefetch one layer ahead, the time of a step, the way back."""
 
+import copy
+from fractions import Fraction
+
 import torch
 
 # 09a
@@ -175,6 +178,63 @@ def no_last_layer(link, x):
     return x
 
 
+def waits_for_the_one_just_asked_for(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        if layer + 1 < link.layers:
+            coming = link.fetch(layer + 1)
+        link.wait(coming)
+        x = link.compute(layer, x)
+        link.evict(layer)
+    return x
+
+
+def x_is_not_passed_on(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        if layer + 1 < link.layers:
+            coming = link.fetch(layer + 1)
+        y = link.compute(layer, x)
+        link.evict(layer)
+    return y
+
+
+def x_is_not_assigned(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        if layer + 1 < link.layers:
+            coming = link.fetch(layer + 1)
+        link.compute(layer, x)
+        link.evict(layer)
+    return x
+
+
+def returns_the_clock(link, x):
+    step(link, x)
+    return link.clock
+
+
+def waits_for_a_number(link, x):
+    for layer in range(link.layers):
+        link.fetch(layer)
+        link.wait(layer)
+    return x
+
+
+def step_waiting_at_the_end(link, x):
+    """Right: the wait for the next layer ends the turn."""
+    link.wait(link.fetch(0))
+    for layer in range(link.layers):
+        coming = link.fetch(layer + 1) if layer + 1 < link.layers else None
+        x = link.compute(layer, x)
+        link.evict(layer)
+        if coming:
+            link.wait(coming)
+    return x
+
+
 def no_return(link, x):
     step(link, x)
 
@@ -202,6 +262,33 @@ def knee(compute_ms, bytes_of_a_token, bandwidth):
     return compute_ms / 1_000 * bandwidth / bytes_of_a_token
 
 
+def step_in_whole_milliseconds(*numbers):
+    """Right."""
+    return round(step_ms(*numbers))
+
+
+def step_as_a_tensor(layers, compute_ms, nbytes, bandwidth):
+    """Right."""
+    fetch_ms = torch.tensor(1e3 * nbytes / bandwidth, dtype=torch.float64)
+    return fetch_ms + compute_ms + (layers - 1) * torch.clamp(fetch_ms, min=compute_ms)
+
+
+def step_as_a_race(layers, compute_ms, nbytes, bandwidth):
+    """Right: either the cable or the computing never stops."""
+    fetch_ms = nbytes * 1_000 / bandwidth
+    return max(fetch_ms + layers * compute_ms, layers * fetch_ms + compute_ms)
+
+
+def knee_as_a_fraction(compute_ms, bytes_of_a_token, bandwidth):
+    """Right."""
+    return Fraction(compute_ms) * bandwidth / 1_000 / bytes_of_a_token
+
+
+def knee_by_int(compute_ms, bytes_of_a_token, bandwidth):
+    """Right, also where a float just below a whole number loses one."""
+    return int(compute_ms * 1e-3 * bandwidth / bytes_of_a_token)
+
+
 def knee_rounded(compute_ms, bytes_of_a_token, bandwidth):
     """Right."""
     return int(bandwidth * compute_ms // (1_000 * bytes_of_a_token))
@@ -217,6 +304,11 @@ def the_minimum(layers, compute_ms, nbytes, bandwidth):
 
 def no_first_fetch(layers, compute_ms, nbytes, bandwidth):
     return layers * max(compute_ms, 1_000 * nbytes / bandwidth)
+
+
+def with_turns(turn):
+    """A step by a formula of (layers, compute, fetch), all in milliseconds."""
+    return lambda layers, compute_ms, nbytes, bandwidth: turn(layers, compute_ms, 1_000 * nbytes / bandwidth)
 
 
 def free(layers, compute_ms, nbytes, bandwidth):
@@ -251,6 +343,26 @@ def knee_upside_down(compute_ms, bytes_of_a_token, bandwidth):
     return bytes_of_a_token / (compute_ms / 1_000 * bandwidth)
 
 
+def knee_with_1024(compute_ms, bytes_of_a_token, bandwidth):
+    return compute_ms / 1_024 * bandwidth / bytes_of_a_token
+
+
+def knee_rounded_up(compute_ms, bytes_of_a_token, bandwidth):
+    return -int(-compute_ms * bandwidth // (1_000 * bytes_of_a_token))
+
+
+def knee_and_one(compute_ms, bytes_of_a_token, bandwidth):
+    return knee(compute_ms, bytes_of_a_token, bandwidth) + 1
+
+
+def knee_as_a_list(compute_ms, bytes_of_a_token, bandwidth):
+    return [compute_ms, bytes_of_a_token, bandwidth]
+
+
+def knee_to_come(compute_ms, bytes_of_a_token, bandwidth):
+    raise NotImplementedError()
+
+
 def knee_doubled(compute_ms, bytes_of_a_token, bandwidth):
     return compute_ms / 1_000 * bandwidth / (2 * bytes_of_a_token)
 
@@ -274,10 +386,54 @@ def write_back_by_token(device, host):
         host.length += 1
 
 
+def write_back_by_slot_numbers(device, host):
+    """Right: the slots in a tensor, as in 08a."""
+    slots = torch.arange(host.length, device.length)
+    host.keys[:, :, slots] = device.keys[:, :, slots]
+    host.values[:, :, slots] = device.values[:, :, slots]
+    host.length = device.length
+
+
+def write_back_by_index_copy(device, host):
+    """Right."""
+    slots = torch.arange(host.length, device.length)
+    host.keys.index_copy_(2, slots, device.keys.index_select(2, slots))
+    host.values.index_copy_(2, slots, device.values.index_select(2, slots))
+    host.length = device.length
+
+
+def write_back_a_clone(device, host):
+    """Right: the new slots are copied once on the device before they cross."""
+    start, count = host.length, device.length - host.length
+    for there, here in ((host.keys, device.keys), (host.values, device.values)):
+        there.narrow(2, start, count).copy_(here[:, :, start : start + count].clone())
+    host.length += count
+
+
+def write_back_a_list(device, host):
+    """Right."""
+    new = list(range(host.length, device.length))
+    host.keys[..., new, :], host.values[..., new, :] = device.keys[..., new, :], device.values[..., new, :]
+    host.length = device.length
+
+
 def whole_layer(device, host):
     host.keys.copy_(device.keys)
     host.values.copy_(device.values)
     host.length = device.length
+
+
+def clones_one_after_the_other(device, host):
+    host.keys = device.keys.clone()
+    host.values = device.values.clone()
+    host.length = device.length
+
+
+def the_first_head(device, host):
+    start, end = host.length, device.length
+    host.keys[0][0][start:end] = device.keys[0][0][start:end]
+    host.values[0][0][start:end] = device.values[0][0][start:end]
+    host.length = end
 
 
 def clones(device, host):
@@ -335,6 +491,74 @@ def keys_alone(device, host):
     host.length = device.length
 
 
+def the_wrong_way(device, host):
+    new = slice(host.length, device.length)
+    device.keys[:, :, new], device.values[:, :, new] = host.keys[:, :, new], host.values[:, :, new]
+    host.length = device.length
+
+
+def one_slot_too_far(device, host):
+    start, new = host.length + 1, device.length - host.length
+    host.keys[:, :, start : start + new] = device.keys[:, :, host.length : device.length]
+    host.values[:, :, start : start + new] = device.values[:, :, host.length : device.length]
+    host.length = device.length
+
+
+def into_the_last_slots(device, host):
+    new = device.length - host.length
+    host.keys[:, :, -new:] = device.keys[:, :, host.length : device.length]
+    host.values[:, :, -new:] = device.values[:, :, host.length : device.length]
+    host.length = device.length
+
+
+def the_last_slot(device, host):
+    host.keys[:, :, -1:], host.values[:, :, -1:] = device.keys[:, :, -1:], device.values[:, :, -1:]
+    host.length = device.length
+
+
+def one_slot_too_far_on_both_sides(device, host):
+    start, end = host.length + 1, device.length + 1
+    host.keys[:, :, start:end] = device.keys[:, :, start:end]
+    host.values[:, :, start:end] = device.values[:, :, start:end]
+    host.length = device.length
+
+
+def length_first(device, host):
+    host.length = device.length
+    write_back(device, host)
+
+
+def on_the_axis_of_heads(device, host):
+    start, end = host.length, device.length
+    host.keys[:, start:end] = device.keys[:, start:end]
+    host.values[:, start:end] = device.values[:, start:end]
+    host.length = end
+
+
+def from_slot_zero(device, host):
+    start, end = host.length, device.length
+    host.keys[:, :, start:end] = device.keys[:, :, : end - start]
+    host.values[:, :, start:end] = device.values[:, :, : end - start]
+    host.length = end
+
+
+def renames_the_host(device, host):
+    host = copy.deepcopy(device)
+    host.length = device.length
+
+
+def shortens_the_device(device, host):
+    write_back(device, host)
+    device.length = 0
+
+
+def out_of_place(device, host):
+    slots = torch.arange(host.length, device.length)
+    host.keys = host.keys.index_copy(2, slots, device.keys[:, :, slots])
+    host.values = host.values.index_copy(2, slots, device.values[:, :, slots])
+    host.length = device.length
+
+
 def does_nothing(device, host):
     return device.keys[:, :, host.length : device.length]
 
@@ -344,6 +568,11 @@ WRONG = {
         (one_after_the_other, "ask for the next layer before you compute"),
         (fetch_after_compute, "ask for the next layer before you compute"),
         (waits_at_once, "only when its turn has come"),
+        (waits_for_the_one_just_asked_for, "the copy that it has just asked for"),
+        (x_is_not_passed_on, "each layer gets what the one before gave"),
+        (x_is_not_assigned, "thrown away"),
+        (returns_the_clock, "the clock came back"),
+        (waits_for_a_number, "takes the handle that fetch() returned"),
         (no_wait, "nobody waits for the copy"),
         (waits_once, "only the first layer is waited for"),
         (evicts_too_early, "it is in use until"),
@@ -365,16 +594,36 @@ WRONG = {
         ((the_cable_alone, knee), "only the cable"),
         ((in_seconds, knee), "milliseconds were asked for"),
         ((mixed_units, knee), "are seconds"),
+        ((with_turns(lambda n, c, f: f + n * max(c, f) + c), knee), "too many turns"),
+        ((with_turns(lambda n, c, f: f + n * max(c, f)), knee), "too many turns"),
+        ((with_turns(lambda n, c, f: c + n * max(c, f)), knee), "too many turns"),
+        ((with_turns(lambda n, c, f: (n + 1) * max(c, f)), knee), "too many turns"),
+        ((with_turns(lambda n, c, f: c + f + (n - 2) * max(c, f)), knee), "one turn too few"),
+        ((with_turns(lambda n, c, f: f + (n - 1) * max(c, f)), knee), "the last computation is forgotten"),
+        ((with_turns(lambda n, c, f: max(f + n * c, n * f)), knee), "the last computation is forgotten"),
+        ((with_turns(lambda n, c, f: (n - 1) * max(c, f) + c), knee), "the first fetch is forgotten"),
+        ((with_turns(lambda n, c, f: (n - 1) * max(c, f)), knee), "neither has anything beside it"),
+        ((with_turns(lambda n, c, f: f + (n - 1) * c + c), knee), "a slow cable is waited for"),
+        ((with_turns(lambda n, c, f: 1.14 * (f + (n - 1) * max(c, f) + c)), knee), "84.36"),
+        ((with_turns(lambda n, c, f: [n, c, f]), knee), "not a number"),
+        ((with_turns(lambda n, c, f: None), knee), "`return` missing"),
         ((lambda *_: 74.0, knee), "every case gets the same answer"),
         ((step_ms, knee_in_bytes), "bytes, not tokens"),
         ((step_ms, knee_in_milliseconds), "divide by 1,000"),
         ((step_ms, knee_without_compute), "the computing time is missing"),
         ((step_ms, knee_upside_down), "upside down"),
         ((step_ms, knee_doubled), "has the key and the value already"),
+        ((step_ms, knee_with_1024), "not 1,024"),
+        ((step_ms, knee_rounded_up), "round down"),
+        ((step_ms, knee_and_one), "round down"),
+        ((step_ms, knee_as_a_list), "not a number"),
+        ((no_first_fetch, knee_to_come), "the first fetch is forgotten"),
     ],
     "09c": [
         (whole_layer, "the whole layer was copied"),
         (clones, "the whole layer was copied"),
+        (clones_one_after_the_other, "the whole layer was copied"),
+        (the_first_head, "one head alone"),
         (concatenates, "the whole layer was copied"),
         (borrows, "the device's own tensor"),
         (only_counts, "never sent"),
@@ -385,10 +634,34 @@ WRONG = {
         (to_the_end, "empty slots were sent along"),
         (keys_alone, "the values not"),
         (does_nothing, "nothing was sent"),
+        (renames_the_host, "nothing was sent"),
+        (the_wrong_way, "from the device to the host"),
+        (shortens_the_device, "the device was changed"),
+        (one_slot_too_far, "belong behind the old ones"),
+        (into_the_last_slots, "belong behind the old ones"),
+        (the_last_slot, "belong behind the old ones"),
+        (one_slot_too_far_on_both_sides, "belong behind the old ones"),
+        (length_first, "never sent"),
+        (on_the_axis_of_heads, "The slots are axis 2"),
+        (from_slot_zero, "the first tokens of the device were taken"),
+        (out_of_place, "the whole layer was copied"),
     ],
 }
 RIGHT = {
-    "09a": [step, step_fetching_first],
-    "09b": [(step_ms, knee), (step_by_clock, knee_rounded)],
-    "09c": [write_back, write_back_by_token],
+    "09a": [step, step_fetching_first, step_waiting_at_the_end],
+    "09b": [
+        (step_ms, knee),
+        (step_by_clock, knee_rounded),
+        (step_in_whole_milliseconds, knee_as_a_fraction),
+        (step_as_a_tensor, knee_by_int),
+        (step_as_a_race, knee),
+    ],
+    "09c": [
+        write_back,
+        write_back_by_token,
+        write_back_by_slot_numbers,
+        write_back_by_index_copy,
+        write_back_a_clone,
+        write_back_a_list,
+    ],
 }
