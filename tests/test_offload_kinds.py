@@ -97,6 +97,26 @@ def test_every_kind_gives_offloaded_what_it_gives_resident(kind, clock):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_copy_that_survives_to_its_next_turn_lies_as_the_host_does(kind, depth):
+    """With so few layers nothing is evicted: each is fetched once, and its copy goes on from update to update."""
+    random = torch.Generator().manual_seed(depth)
+    for _ in range(5):
+        sizes = torch.tensor([1, 2, 3, 8])[torch.randint(4, (5,), generator=random)].tolist()
+        resident, cache = (
+            kv.Cache(layers=[KINDS[kind]() for _ in range(1 + depth)], offloading=offloading)
+            for offloading in (False, True)
+        )
+        cache.offloader.only_non_sliding, cache.offloader.depth = False, depth
+        with emulated_device(10**9, 1e9, 0) as device:
+            seen = [forward(cache, tokens, seed) for seed, tokens in enumerate(sizes)]
+            fetches = [event.kind for event in device.timeline].count("fetch")
+        expected = [forward(resident, tokens, seed) for seed, tokens in enumerate(sizes)]
+        assert all(torch.equal(*pair) for pair in zip(sum(seen, []), sum(expected, []), strict=True))
+        assert cache.nbytes("cpu") == resident.nbytes() and fetches == 0  # nothing to fetch for an empty layer
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_fits_resident_to_the_byte_and_is_refused_before_it_changes(kind):
     def fill(cache):
         for seed, tokens in enumerate([7, 1, 1, 1, 1, 1, 4, 1]):

@@ -103,8 +103,14 @@ class QuantizedBuffer:
         return [twin._exact.view().narrow(2, twin._exact.length - exact, exact), *blocks]
 
     def follow(self, twin, news):
-        """Take the `news`, which may come from another device. No token is quantized again."""
-        self._exact.append(news[0], keep=twin._exact.length)
+        """Take the `news`, which may come from another device. No token is quantized again.
+
+        Tokens that became codes at once never cross. They pass through the exact ones here, too, as zeros, so that
+        both buffers grow alike and what lies in which slot is the same on both sides.
+        """
+        skipped = twin.length - self.length - news[0].shape[2]
+        passing = news[0].new_zeros((*news[0].shape[:2], skipped, news[0].shape[3]))
+        self._exact.append(torch.cat([passing, news[0]], dim=2), keep=twin._exact.length)
         for storage, block in zip(self.storages()[1:], news[1:], strict=False):
             storage.append(block)
         self._runs = list(twin._runs)
