@@ -549,7 +549,8 @@ def test_early_initialization_allocates_no_token(backend, options):
     got, _ = cache.update(new, new, 0)
     assert torch.equal(got, new)
     with pytest.raises(ValueError, match="batch of 2"):
-        cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 1)
+        cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 0)
+    assert cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 1)[0].shape == (3, 3, 1, 6)  # a layer that holds nothing
 
 
 # Options

@@ -121,7 +121,7 @@ class AttentionLayer(Layer):
     @property
     def keys(self):
         """Keys held, (batch, kv_heads, kv_len, head_dim): a view without spare room. None while empty."""
-        return self._keys.view()
+        return self._keys.lend()
 
     @keys.setter
     def keys(self, tensor):
@@ -130,7 +130,7 @@ class AttentionLayer(Layer):
     @property
     def values(self):
         """Values held, (batch, kv_heads, kv_len, head_dim): a view without spare room. None while empty."""
-        return self._values.view()
+        return self._values.lend()
 
     @values.setter
     def values(self, tensor):
@@ -150,7 +150,7 @@ class AttentionLayer(Layer):
         for name, new, storage in (("keys", key_states, self._keys), ("values", value_states, self._values)):
             if new.ndim != 4:
                 raise ValueError(f"{name} must be (batch, kv_heads, q_len, head_dim); got the shape {tuple(new.shape)}")
-            if storage.is_allocated:
+            if storage.is_allocated and self._is_bound:
                 check_same_layout(name, new, storage.buffer)
         if key_states.shape[0] != value_states.shape[0] or key_states.device != value_states.device:
             raise ValueError(
@@ -162,6 +162,11 @@ class AttentionLayer(Layer):
                 f"as many new keys as new values are needed; got {key_states.shape[-2]} keys and "
                 f"{value_states.shape[-2]} values"
             )
+
+    @property
+    def _is_bound(self):
+        """Whether what comes has to be laid out as the buffers are. Buffers that hold nothing can be made anew."""
+        return self.get_seq_length() > 0
 
     def lazy_initialization(self, key_states, value_states):
         """Make the buffers for states of this layout, and put no token into them."""

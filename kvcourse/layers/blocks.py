@@ -56,6 +56,10 @@ class QuantizedBuffer:
         """All tokens held, (batch, kv_heads, tokens, head_dim), the quantized ones read back. None while empty."""
         return None if self.buffer is None else self._behind_history(self._exact.view())
 
+    def lend(self):
+        """What `view` returns, for someone who may keep it."""
+        return None if self.buffer is None else self._behind_history(self._exact.lend())
+
     def append(self, new):
         """Add `new`, (batch, kv_heads, q_len, head_dim), and return all: history read back, new tokens as given.
 

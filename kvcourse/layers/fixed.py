@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from .storage import lies_on, ordinary, trimmed
+from .storage import frozen, lies_on, ordinary, trimmed
 
 
 class Counter:
@@ -34,14 +34,20 @@ class Counter:
     def restart(self):
         """Count from zero where it is."""
         if self.value is not None:
-            self.value.zero_()
+            self._writable().zero_()
 
     def set(self, number):
         """Go on from `number`."""
-        self.value.fill_(number)
+        self._writable().fill_(number)
 
     def add(self, number):
-        self.value.add_(number)
+        """Count `number` more."""
+        self._writable().add_(number)
+
+    def _writable(self):
+        if frozen(self.value):
+            self.value = stay(trimmed(self.value))
+        return self.value
 
     def __deepcopy__(self, memo):
         return copy.copy(self)  # through __getstate__
@@ -107,6 +113,10 @@ class FixedBuffer:
         self.unpack()
         return self.buffer
 
+    def lend(self):
+        """What `view` returns. Slots keep their address, so it changes with the cache; whoever keeps it clones it."""
+        return self.view()
+
     def tokens(self):
         """The tokens held, in position order: a view."""
         return self.buffer if self.packed else self.buffer.narrow(-2, 0, self.held)
@@ -116,11 +126,13 @@ class FixedBuffer:
         self.buffer.index_copy_(-2, slots, new)
 
     def unpack(self):
-        """Give the tokens of a copy all of its slots again."""
+        """Give the tokens of a copy all of its slots again; make slots that can't be written here ones that can."""
         if self.packed:
             tokens = self.buffer
             self.allocate(tokens)
             self._lay_out(tokens)
+        elif self.buffer is not None and frozen(self.buffer):
+            self.buffer = stay(trimmed(self.buffer))
 
     def _lay_out(self, tokens):
         self.buffer.narrow(-2, 0, tokens.shape[-2]).copy_(tokens)
@@ -130,6 +142,7 @@ class FixedBuffer:
         if self.packed:
             self.buffer, self.packed = None, False
         elif self.buffer is not None:
+            self.unpack()
             self.buffer.detach_().zero_()
 
     def set(self, tensor):
@@ -140,7 +153,7 @@ class FixedBuffer:
         """Rows `rows` of the batch, in that order: in place through a temporary where their number stays."""
         tokens = self.tokens()
         chosen = tokens.index_select(0, rows.to(self.buffer.device))
-        if chosen.shape == tokens.shape and not self.packed:
+        if chosen.shape == tokens.shape and not self.packed and not frozen(self.buffer):
             self._lay_out(chosen)
         else:
             self.buffer, self.packed = trimmed(chosen), True

@@ -61,7 +61,7 @@ class DynamicIndexedLayer(IndexKeys, DynamicLayer):
     @property
     def indexer_keys(self):
         """Index keys held, (batch, kv_len, index_head_dim). None while there are none."""
-        return self._indexer.view()
+        return self._indexer.lend()
 
     @indexer_keys.setter
     def indexer_keys(self, tensor):
@@ -104,7 +104,7 @@ class StaticIndexedLayer(IndexKeys, StaticLayer):
             seen.start(new.device)
         self._indexer.unpack()
         self._indexer.write(torch.arange(new.shape[-2], device=new.device) + seen.value, new)
-        seen.value.add_(new.shape[-2])
+        seen.add(new.shape[-2])
         return self._indexer.buffer[:, 0]
 
     @property

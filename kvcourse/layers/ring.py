@@ -44,17 +44,20 @@ class RingBuffer(FixedBuffer):
     def tokens(self):
         return self.buffer if self.packed else self.turn(int(self.seen.read())).narrow(-2, 0, self.held)
 
-    def write(self, positions, new):
-        """Put `new` where its positions belong, twice each.
-
-        `positions`: a tensor of q_len positions, `window` at most; or the one position of a single token as an int.
-        """
-        slots = positions % self.window
-        if isinstance(slots, int):
-            self.buffer.narrow(-2, slots, 1).copy_(new)
-            self.buffer.narrow(-2, slots + self.window, 1).copy_(new)
-        else:
+    def write(self, position, new):
+        """Put `new`, `window` tokens at most, where its positions belong, twice each. `position`: that of the first,
+        an int, or a tensor while a step is compiled: slots for which no graph has to know the number."""
+        count = new.shape[-2]
+        if isinstance(position, torch.Tensor):
+            slots = (position + torch.arange(count, device=new.device)) % self.window
             self.buffer.index_copy_(-2, torch.cat([slots, slots + self.window]), new.repeat(1, 1, 2, 1))
+            return
+        first = position % self.window
+        before_end = min(count, self.window - first)  # tokens up to the end of the ring; the others begin it again
+        self.buffer.narrow(-2, first, count).copy_(new)
+        self.buffer.narrow(-2, first + self.window, before_end).copy_(new.narrow(-2, 0, before_end))
+        if before_end < count:
+            self.buffer.narrow(-2, 0, count - before_end).copy_(new.narrow(-2, before_end, count - before_end))
 
     def _lay_out(self, tokens):
-        self.write(torch.arange(-tokens.shape[-2], 0, device=tokens.device) + self.seen.value, tokens)
+        self.write(self.seen.read() - tokens.shape[-2], tokens)

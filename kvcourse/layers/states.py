@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from .fixed import stay
-from .storage import GrowingBuffer, _tracks, lies_on, trimmed
+from .storage import GrowingBuffer, _tracks, frozen, lies_on, trimmed
 
 
 class RecurrentState:
@@ -21,6 +21,7 @@ class RecurrentState:
 
     def __init__(self, keep=False):
         self.buffer, self.keep, self.spare = None, keep, None
+        self.assigned = False  # whether the buffer is a caller's tensor, which is not written over
 
     @property
     def is_allocated(self):
@@ -32,32 +33,38 @@ class RecurrentState:
         return self.buffer.shape[0]
 
     def view(self):
-        """The state, or None."""
+        """The state, or None. Models write into it."""
+        if self.buffer is not None and (self.assigned or frozen(self.buffer)):
+            self._hold(_held(self.buffer))
         return self.buffer
 
     def write(self, new):
         """Remember `new` and return what is held, in the number format of the first write."""
         if self.buffer is None:
             self.buffer, self.spare = _usable(self.spare, new), None
-        if not _overwrite(self.buffer, new):
-            self.buffer = _held(new, self.buffer)
+        if self.assigned or not _overwrite(self.buffer, new):
+            self._hold(_held(new, self.buffer))
         return self.buffer
 
     def set(self, tensor):
         """Hold exactly `tensor`."""
-        self.buffer = tensor
+        self.buffer, self.assigned = tensor, True
 
     def clear(self):
         """Forget the state."""
         if self.buffer is not None:
-            self.spare = self.buffer if self.keep and not self.buffer.requires_grad else None
-        self.buffer = None
+            ours = self.keep and not (self.buffer.requires_grad or self.assigned or self.buffer.is_inference())
+            self.spare = self.buffer if ours else None
+        self.buffer, self.assigned = None, False
 
     def reorder(self, rows):
         """Rows `rows` of the batch, in that order: in place where their number stays."""
         picked = self.buffer.index_select(0, rows.to(self.buffer.device))
-        if not _overwrite(self.buffer, picked):
-            self.buffer = _held(picked)
+        if self.assigned or not _overwrite(self.buffer, picked):
+            self._hold(_held(picked))
+
+    def _hold(self, buffer):
+        self.buffer, self.assigned = buffer, False
 
     def nbytes(self, device=None, used=False):
         """Bytes of the tensor if it lies on `device` (None: anywhere); with `used`, without memory kept for later."""
@@ -69,7 +76,11 @@ class RecurrentState:
         return twin
 
     def __getstate__(self):
-        return self.__dict__ | {"buffer": None if self.buffer is None else trimmed(self.buffer), "spare": None}
+        return self.__dict__ | {
+            "buffer": None if self.buffer is None else trimmed(self.buffer),
+            "spare": None,
+            "assigned": False,
+        }
 
 
 class ConvState(GrowingBuffer):
@@ -88,7 +99,9 @@ class ConvState(GrowingBuffer):
         self.recorded = 0  # how many of the last inputs can be taken back
 
     def view(self):
-        """The inputs held, or None before the first one."""
+        """The inputs held, or None before the first one. Models write into them."""
+        if self.buffer is not None and (self._lent or frozen(self.buffer)):
+            self._replace(_held(super().view()))
         return self.buffer if self.length == self.capacity else super().view()
 
     def feed(self, new, kernel_size, recording):
@@ -98,7 +111,7 @@ class ConvState(GrowingBuffer):
             if not recording:
                 return self._hold_end_of(new)
         elif not recording:
-            return self._hold_end_of(torch.cat([self.buffer, new], dim=-1))
+            return self._hold_end_of(torch.cat([self.view(), new], dim=-1))
         self.spare = None  # a record grows: memory kept for a window is of no use to it
         reach = min(self.length, self.kernel_size) + new.shape[-1]
         self.recorded += new.shape[-1]
@@ -135,8 +148,8 @@ class ConvState(GrowingBuffer):
     def clear(self):
         """Forget the inputs."""
         if self.buffer is not None:
-            fits = self.capacity == self.kernel_size and not self.buffer.requires_grad
-            self.spare = self.buffer if self.keep and fits else None
+            ours = not (self.buffer.requires_grad or self._lent or self.buffer.is_inference())
+            self.spare = self.buffer if self.keep and ours and self.capacity == self.kernel_size else None
         super().clear()
         self.kernel_size, self.from_start, self.recorded = None, False, 0
 
@@ -177,7 +190,7 @@ def _overwrite(buffer, new):
 
     Autograd may need the values that are lost: states that it follows are never overwritten.
     """
-    if buffer is None or buffer.shape != new.shape or buffer.requires_grad or _tracks(new):
+    if buffer is None or buffer.shape != new.shape or buffer.requires_grad or _tracks(new) or frozen(buffer):
         return False
     buffer.copy_(new)
     return True

@@ -109,6 +109,8 @@ class StaticLayer(AttentionLayer):
         self._keys.unpack()
         self._values.unpack()
 
+    _is_bound = True  # `_can_begin_anew` is asked first
+
     def _can_begin_anew(self, key_states, value_states):
         """Whether states of another layout may replace the buffers: they agree with each other, and nothing is held."""
         agree = key_states.ndim == value_states.ndim == 4 and key_states.shape[:3] == value_states.shape[:3]

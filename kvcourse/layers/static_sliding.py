@@ -44,19 +44,17 @@ class StaticSlidingLayer(StaticLayer):
         count, length = key_states.shape[-2], self._seen.read()
         in_place = count == 1 or length + count <= self.sliding_window
         joined = None if in_place else self._joined(key_states, value_states, length)
-        last = min(count, self.sliding_window)
-        if count == 1 and isinstance(length, int):
-            positions = length
-        else:
-            positions = torch.arange(count - last, count, device=key_states.device) + self._seen.value
-        self._keys.write(positions, key_states[:, :, count - last :])
-        self._values.write(positions, value_states[:, :, count - last :])
+        dropped = max(count - self.sliding_window, 0)  # new tokens that the window has left already
+        self._keys.write(length + dropped, key_states[:, :, dropped:])
+        self._values.write(length + dropped, value_states[:, :, dropped:])
         self._seen.add(count)
         return joined or (self._keys.turn(length + count), self._values.turn(length + count))
 
     def _joined(self, key_states, value_states, length):
         """The tokens that the first new one can still see, and the new ones behind them."""
         old = min(length, self.sliding_window - 1)
+        if old == 0:
+            return key_states, value_states
         held = [storage.tokens() for storage in self.storages()]
         keys, values = (tokens.narrow(-2, tokens.shape[-2] - old, old) for tokens in held)
         return torch.cat([keys, key_states], dim=-2), torch.cat([values, value_states], dim=-2)

@@ -28,6 +28,13 @@ def trimmed(tensor):
         return ordinary(tensor.shape, tensor).copy_(tensor.detach())
 
 
+def frozen(tensor):
+    """Whether a tensor can't be written now: it was made in inference mode, by a compiled step, a load or a caller."""
+    if torch.compiler.is_compiling():
+        return False
+    return tensor.is_inference() and not torch.is_inference_mode_enabled()
+
+
 def lies_on(tensor, device):
     """Whether a tensor lies on `device`, where "cuda" names every CUDA device and None every device."""
     if device is None:
@@ -50,6 +57,10 @@ class GrowingBuffer:
     Capacity: exactly n after the first append; later, when n tokens do not fit, max(n, floor(1.25 x capacity)).
     Bytes: numel(one token) x capacity x itemsize.
 
+    What others hold is not written over. An assigned tensor stays its owner's, and so do views read through `lend`:
+    a write to their slots goes to a new buffer. Views that `append` returned are used up within the forward, but
+    autograd may keep them longer, so with gradients on they count, too.
+
     `moved_bytes` counts the bytes of old tokens that growth had to copy.
     """
 
@@ -59,7 +70,8 @@ class GrowingBuffer:
         self.buffer = None
         self.length = 0
         self.moved_bytes = 0
-        self._handed_out = 0  # tokens that some caller may still hold a view of
+        self._handed_out = 0  # slots that were returned, so that autograd may need them
+        self._lent = 0  # slots that someone else may hold for as long as they like
 
     @property
     def is_allocated(self):
@@ -82,10 +94,16 @@ class GrowingBuffer:
         self._handed_out = max(self._handed_out, self.length)
         return self.buffer.narrow(self.dim, 0, self.length)
 
+    def lend(self):
+        """What `view` returns, for someone who may keep it: it stays as it is, whatever happens here later."""
+        tokens = self.view()
+        self._lent = self._handed_out
+        return tokens
+
     def append(self, new):
         """Add `new` (`new.shape[dim]` tokens) behind the tokens held and return the view of all."""
         end = self.length + new.shape[self.dim]
-        if self.buffer is None:
+        if self.buffer is None or (self.length == 0 and not self._like(new)):
             self._replace(_owned(new))
         elif _tracks(self.buffer, new):
             # Autograd may need the old values, so they are not written over.
@@ -93,7 +111,7 @@ class GrowingBuffer:
         else:
             if end > self.capacity:
                 self._move(max(end, self.capacity + self.capacity // 4), new.dtype)
-            elif not self._accepts(new):
+            elif not (self._accepts(new) and self._free(self.length)):
                 self._move(self.capacity, new.dtype)
             self._write(new, end)
         return self.view()
@@ -106,16 +124,17 @@ class GrowingBuffer:
 
     def clear(self):
         """Forget everything, the memory included."""
-        self.buffer, self.length, self.moved_bytes, self._handed_out = None, 0, 0, 0
+        self.buffer, self.length, self.moved_bytes, self._handed_out, self._lent = None, 0, 0, 0, 0
 
     def set(self, tensor):
-        """Hold exactly `tensor`, as when a caller assigns `layer.keys`."""
-        self.buffer, self.length, self._handed_out = tensor, tensor.shape[self.dim], tensor.shape[self.dim]
+        """Hold exactly `tensor`, as when a caller assigns `layer.keys`. It is read, and never written."""
+        self._replace(tensor)
+        self._handed_out = self._lent = self.length
 
     def reorder(self, indices):
         """Rows `indices` of the batch, in that order. In place through a temporary where the size stays."""
         rows = self.view().index_select(self.batch_dim, indices.to(self.buffer.device))
-        if rows.shape == self.view().shape and not _tracks(self.buffer) and not self.buffer.requires_grad:
+        if rows.shape == self.view().shape and not self.buffer.requires_grad and self._free(0):
             self.view().copy_(rows)
         else:
             self._replace(rows if not rows.is_inference() else trimmed(rows))
@@ -128,7 +147,18 @@ class GrowingBuffer:
         return per_token * (self.length if used else self.capacity)
 
     def _replace(self, tensor):
-        self.buffer, self.length, self._handed_out = tensor, tensor.shape[self.dim], 0
+        self.buffer, self.length, self._handed_out, self._lent = tensor, tensor.shape[self.dim], 0, 0
+
+    def _like(self, new):
+        """Whether `new` is laid out as the buffer, but for its length."""
+        mine, its = list(self.buffer.shape), list(new.shape)
+        del mine[self.dim], its[self.dim]
+        return mine == its and self.buffer.device == new.device
+
+    def _free(self, slot):
+        """Whether the slots from `slot` on may be written over here and now."""
+        held = self._handed_out if torch.is_grad_enabled() else self._lent
+        return slot >= held and not frozen(self.buffer)
 
     def _accepts(self, new):
         """Whether `new` can be written in place: no wider number format, and no gradient that remembers the buffer."""
@@ -142,15 +172,17 @@ class GrowingBuffer:
         with torch.no_grad():
             larger.narrow(self.dim, 0, self.length).copy_(self.view())
         self.moved_bytes += self.nbytes(used=True)
-        self.buffer, self._handed_out = larger, 0
+        self.buffer, self._handed_out, self._lent = larger, 0, 0
 
     def _write(self, new, end):
-        # Autograd counts every write to a tensor and refuses to go backward through one that changed. New room was
-        # never seen by anyone, so that write need not be counted; a write over cropped tokens must be.
-        unseen = self.length >= self._handed_out and torch.is_grad_enabled()
-        target = self.buffer.data if unseen else self.buffer
-        target.narrow(self.dim, self.length, end - self.length).copy_(new)
+        self._put(self.length, new)
         self.length = end
+
+    def _put(self, slot, new):
+        # Autograd counts every write to a tensor and refuses to go backward through one that changed. With gradients
+        # on, only slots that nobody has seen are written, and such a write need not be counted.
+        target = self.buffer.data if torch.is_grad_enabled() else self.buffer
+        target.narrow(self.dim, slot, new.shape[self.dim]).copy_(new)
 
     def __deepcopy__(self, memo):
         twin = type(self)(self.dim, self.batch_dim)
@@ -164,8 +196,13 @@ class GrowingBuffer:
         state = self.__dict__.copy()
         if self.buffer is not None:
             state["buffer"] = trimmed(self.view())
-        state["moved_bytes"] = state["_handed_out"] = 0
+        state["moved_bytes"] = state["_handed_out"] = state["_lent"] = 0
         return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if self.buffer is not None and self.buffer.is_inference():  # read in inference mode
+            self.buffer = trimmed(self.buffer)
 
 
 def _owned(tensor):

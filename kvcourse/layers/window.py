@@ -42,9 +42,10 @@ class WindowBuffer(GrowingBuffer):
         if crowded or _tracks(self.buffer, new):
             self.moved_bytes += self.nbytes(used=True)
             return self._hold_last(kept, torch.cat([self.view(), new], dim=self.dim))
-        if self.first + total > self.capacity or not self._accepts(new):
+        end = self.first + self.length
+        if self.first + total > self.capacity or not (self._accepts(new) and self._free(end)):
             self._move(max(total, self.length + self.length // 4), new.dtype)
-        self._write(new, self.first + total)
+        self._put(self.first + self.length, new)
         everything = self.buffer.narrow(self.dim, self.first, total)
         self._handed_out = self.first + total
         self.first, self.length = self.first + total - kept, kept
@@ -71,13 +72,6 @@ class WindowBuffer(GrowingBuffer):
     def _move(self, capacity, dtype):
         super()._move(capacity, dtype)
         self.first = 0
-
-    def _write(self, new, end):
-        # As in GrowingBuffer: autograd need not count a write to room that nobody has seen.
-        start = end - new.shape[self.dim]
-        unseen = start >= self._handed_out and torch.is_grad_enabled()
-        target = self.buffer.data if unseen else self.buffer
-        target.narrow(self.dim, start, end - start).copy_(new)
 
     def __getstate__(self):
         return super().__getstate__() | {"first": 0}

@@ -82,7 +82,8 @@ def leaves(part):
 class Fingerprint:
     """What a layer held at one moment, to see later whether anything was written, replaced or cropped since.
 
-    PyTorch counts the writes to each tensor; a crop changes no tensor but a length. Keeps no tensor alive.
+    PyTorch counts the writes to each tensor; a crop changes no tensor but a length. Keeps no tensor alive. Writes to a
+    tensor of inference mode are not counted, so what holds one is always taken for changed.
     """
 
     def __init__(self, part):
@@ -96,7 +97,7 @@ class Fingerprint:
             numbers == self._numbers
             and len(tensors) == len(self._tensors)
             and all(
-                before() is now and count == _writes(now)
+                before() is now and count is not None and count == _writes(now)
                 for (before, count), now in zip(self._tensors, tensors, strict=True)
             )
         )
