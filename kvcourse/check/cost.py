@@ -51,6 +51,12 @@ def held(thing):
     return sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in storages.values())
 
 
+def tokens_in(layer, elements):
+    """Tokens that a layer keeps, `elements` numbers each: what its tensors show, whatever memory is behind them."""
+    shown = {(tensor.data_ptr(), tensor.shape): tensor for tensor in _tensors([vars(layer)])}
+    return sum(tensor.numel() for tensor in shown.values() if tensor.is_floating_point()) // elements
+
+
 def _address(tensor):
     return tensor.untyped_storage()._cdata
 

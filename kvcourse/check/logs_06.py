@@ -91,15 +91,12 @@ def task_06d(causes):
     """`causes`: {"A": (a word of CAUSES, number of the line where it happens), ...} for each of LOGS."""
     if not isinstance(causes, dict):
         raise Wrong(expected=f'a dict such as {{"A": ("{CAUSES[-1]}", 1), ...}}', came=words(causes))
+    causes = {str(letter).strip().upper(): said for letter, said in causes.items()}
     missing = [letter for letter in LOGS if causes.get(letter, ...) is ...]
     if missing:
         raise Unfinished(f"a cause and a line for {', '.join(missing)}; causes: {', '.join(CAUSES)}")
     for letter, log in LOGS.items():
-        said = causes[letter]
-        if not (isinstance(said, (tuple, list)) and len(said) == 2 and said[0] in CAUSES and isinstance(said[1], int)):
-            expected = f'a cause and the number of a line, as in ("{CAUSES[-1]}", 1); causes: {", ".join(CAUSES)}'
-            raise Wrong(tested=f"log {letter}", expected=expected, came=words(said))
-        cause, line = said
+        cause, line = _read(letter, causes[letter])
         if cause != log.cause:
             raise Wrong(
                 tested=f"log {letter}, called {cause!r}",
@@ -108,11 +105,23 @@ def task_06d(causes):
                 likely=AGAINST[cause],
             )
         if line != log.line:
+            there = 0 < line <= len(log.lines)
             where = "there it has happened already" if line > log.line else "there all numbers still fit"
+            where = where if there else f"the lines of a log are numbered 1 to {len(log.lines)}"
             raise Wrong(
                 tested=f"log {letter}, {cause!r} in line {line}",
                 expected="the line in which it happens first",
-                came=f"line {line}: {log.lines[line - 1]}" if 0 < line <= len(log.lines) else f"no line {line}",
+                came=f"line {line}: {log.lines[line - 1]}" if there else f"there is no line {line}",
                 likely=f"the cause is right, the line is not: {where}",
             )
     return {"A": "the history, twice", "B": "one token lost in each turn", "C": "a prompt that is another text"}
+
+
+def _read(letter, said):
+    """(cause, line) as they are written here, in whatever letters they came; Wrong where it is no such pair."""
+    if isinstance(said, (tuple, list)) and len(said) == 2 and str(said[1]).strip().removesuffix(".0").isdigit():
+        cause = str(said[0]).strip().casefold()
+        if cause in CAUSES:
+            return cause, int(float(said[1]))
+    expected = f'a cause and the number of a line, as in ("{CAUSES[-1]}", 1); causes: {", ".join(CAUSES)}'
+    raise Wrong(tested=f"log {letter}", expected=expected, came=words(said))

@@ -8,7 +8,7 @@ from ..models.chunked import tiny_chunked
 from .positions import rows_of
 from .runner import run
 from .task import Case, Mistake, Unfinished, Wrong, compare, task
-from .words import words
+from .words import Phrase, words
 
 
 def looking(what, *questions):
@@ -17,9 +17,11 @@ def looking(what, *questions):
     def play(answer, seen):
         for first, q_len, kv_len, offset, window in questions:
             mask = run(answer, answer, torch.arange(first, first + q_len), kv_len, offset, window)
-            rows = rows_of(mask, q_len, kv_len)
-            if isinstance(rows, str):
-                seen[f"the mask for {q_len} queries and {kv_len} keys"] = rows
+            rows = mask if mask is None else rows_of(mask, q_len, kv_len)
+            usable = isinstance(rows, list)
+            name = f"the mask for {q_len} queries and {kv_len} keys"
+            seen[name] = Phrase(f"True and False, ({q_len}, {kv_len})") if usable else rows
+            if not usable:
                 return
             for number, row in enumerate(rows):
                 name = f"window {window}: token {first + number} sees the positions"
@@ -36,10 +38,13 @@ LOOKING = [
 ]
 
 
+def at_once(distance, window):
+    return (distance >= 0) & (distance < window)
+
+
 def window_mask(queries, kv_len, offset, window):
     """The right answer."""
-    distance = queries[:, None] - torch.arange(offset, offset + kv_len)
-    return (distance >= 0) & (distance < window)
+    return at_once(queries[:, None] - torch.arange(offset, offset + kv_len), window)
 
 
 def by_distance(rule):
@@ -104,6 +109,15 @@ LOOKING_MISTAKES = [
         lambda *arguments: window_mask(*arguments).T,
     ),
     Mistake(
+        "each query was compared with one key only; queries[:, None] - keys compares each query with every key",
+        lambda queries, kv_len, offset, window: at_once(queries - torch.arange(offset, offset + kv_len), window),
+    ),
+    Mistake(
+        "`and` and a chain such as 0 <= d < W want a single True or False; for tensors write (...) & (...), with both "
+        "pairs of brackets",
+        by_distance(lambda distance, window: distance >= 0 and distance < window),
+    ),
+    Mistake(
         "True and False were asked for, not numbers to be added to the scores",
         lambda *arguments: torch.zeros(()).masked_fill(~window_mask(*arguments), float("-inf")),
     ),
@@ -154,6 +168,10 @@ SEES = [
         "the border: positions are counted from 0, so the first chunk is 0 to 7, and token 7 is in it",
         lambda t: list(range(0 if t < 7 else 7, t + 1)),
     ),
+    Mistake(
+        "positions count from 0: token 0 is the first of its chunk, and token 8 begins the second",
+        lambda t: list(range(1, t + 1)) if t < 9 else [9],
+    ),
     Mistake("nothing before the border of its chunk is seen", lambda t: list(range(t + 1))),
     Mistake("a token sees itself too", lambda t: list(range(0 if t < 8 else 8, t))),
     Mistake(
@@ -168,14 +186,28 @@ def task_04d(answers):
     """`answers`: {7: positions that token 7 sees, 8: ..., 9: ...}; lists, sets or ranges."""
     if not isinstance(answers, dict):
         raise Wrong(expected="a dict such as {7: [...], 8: [...], 9: [...]}", came=words(answers))
+    if any(isinstance(name, str) for name in answers):
+        likely = "the names in the dict are the numbers 7, 8 and 9, without quotes"
+        raise Wrong(expected="a dict such as {7: [...], 8: [...], 9: [...]}", came=words(answers), likely=likely)
     missing = [str(position) for position in ASKED if answers.get(position, ...) is ...]
     if missing:
         raise Unfinished(f"the positions that token {', '.join(missing)} can see")
-    for position in ASKED:
-        if not isinstance(answers[position], (list, tuple, set, frozenset, range)):
-            raise Wrong(
-                tested=f"token {position}", expected="a list of positions, or a range", came=words(answers[position])
-            )
-    plain = {position: sorted(set(answers[position])) for position in ASKED}
+    plain = {position: _positions(position, answers[position]) for position in ASKED}
     compare(plain.get, live, [sees(position) for position in ASKED], SEES)
     return {"chunks": f"as a model with chunks of {CHUNK} looks: 8 positions, then 1, then 2"}
+
+
+def _positions(token, said):
+    """Positions given in any form, as a sorted list."""
+    if isinstance(said, torch.Tensor) and said.ndim == 1:
+        said = said.tolist()
+    form = "a list of positions, or a range"
+    if not isinstance(said, (list, tuple, set, frozenset, range)):
+        raise Wrong(tested=f"token {token}", expected=form, came=words(said))
+    numbers = [position.item() if hasattr(position, "item") else position for position in said]
+    odd = [position for position in numbers if isinstance(position, bool) or position not in range(99)]
+    if odd:
+        likely = "a range in a list is one thing, not its numbers: leave the brackets away"
+        likely = likely if isinstance(odd[0], range) else "positions are whole numbers, counted from 0"
+        raise Wrong(tested=f"token {token}", expected=form, came=words(said), likely=likely)
+    return sorted({int(position) for position in numbers})

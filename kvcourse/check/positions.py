@@ -6,7 +6,7 @@ more than numbers: "expected [3, 4, 5, 6], came [2, 3, 4, 5, 6]" is half of the 
 
 import torch
 
-from .cost import held
+from .cost import held, tokens_in
 from .playing import is_pair, make, states
 from .runner import run
 from .task import Case, Wrong
@@ -27,16 +27,21 @@ def where(tensor, given):
     return places
 
 
-def returned(what, chunks, arguments=(), batch=1, heads=1, head_dim=2, overwrite=False, with_mask=False, explain=None):
+HELD = "tokens held after each update"
+
+
+def returned(
+    what, chunks, arguments=(), batch=1, heads=1, head_dim=2, overwrite=False, with_mask=False, explain=None, most=None
+):
     """A case: feed `chunks` (tokens in each update) and write down the positions that each update returns.
 
     `arguments`: for the constructor of the learner's class. `overwrite`: the caller writes over its tensors after each
     update. `with_mask`: the layer has a method `mask(q_len)`, asked before each update; then also the positions that
-    each new token may look at.
+    each new token may look at. `most`: so many tokens may be held between two updates, looked at in the end.
     """
 
     def play(answer, seen):
-        layer, given, start = make(answer, *arguments), None, 0
+        layer, given, start, counts = make(answer, *arguments), None, 0, []
         if with_mask and not callable(getattr(layer, "mask", None)):
             raise Wrong(expected="a class with a method `mask(self, q_len)`", came=f"{answer.__name__} without one")
         for turn, tokens in enumerate(chunks, 1):
@@ -46,9 +51,8 @@ def returned(what, chunks, arguments=(), batch=1, heads=1, head_dim=2, overwrite
             given = [tensor.clone() for tensor in given]
             mask = run(answer, layer.mask, tokens) if with_mask else None
             both = run(answer, layer.update, *new)
+            seen[f"what update {turn} returned"] = _kind(both)
             if not is_pair(both):
-                came = both if both is None else Phrase(words(both))
-                seen[f"positions of the keys that update {turn} returned"] = came
                 return
             for part, tensor, origin in zip(("keys", "values"), both, given, strict=True):
                 seen[f"positions of the {part} that update {turn} returned"] = where(tensor, origin)
@@ -56,16 +60,44 @@ def returned(what, chunks, arguments=(), batch=1, heads=1, head_dim=2, overwrite
                 _looks(seen, mask, seen[f"positions of the keys that update {turn} returned"], given, tokens)
             if overwrite:
                 new[0].fill_(0), new[1].fill_(0)
+            if most is not None:
+                allowed = min(sum(chunks[:turn]), most)
+                counts.append(max(allowed, tokens_in(layer, 2 * batch * heads * head_dim)))
+        if most is not None:
+            seen[HELD] = counts
 
-    return Case(what, play, explain)
+    def why(label, expected, came):
+        if label == HELD:
+            return HOARDED if came[-1] >= sum(chunks) else LATE
+        if label.startswith("what update") and came is not None:
+            return "return two tensors: return keys, values"
+        return explain and explain(label, expected, came)
+
+    return Case(what, play, why)
+
+
+LATE = (
+    "the right tokens are returned, but old ones are dropped at the next update only; until then a whole prompt stays "
+    "held. Drop them in the same update, before you return"
+)
+HOARDED = "the right tokens are returned, but old ones are still held somewhere: keep only what comes back"
+
+
+def _kind(both):
+    """What an update returned, in words; None for None."""
+    if is_pair(both):
+        return Phrase("two tensors")
+    return both if both is None else Phrase(words(both))
 
 
 def _looks(seen, mask, columns, given, tokens):
     """Write down what each of the `tokens` newest tokens may look at, by the mask and the positions of its columns."""
     first = given[0].shape[2] - tokens
-    rows = rows_of(mask, tokens, len(columns))
-    if isinstance(rows, str):
-        seen[f"the mask for {tokens} new and {len(columns) - tokens} old tokens"] = rows
+    rows = mask if mask is None else rows_of(mask, tokens, len(columns))
+    usable = isinstance(rows, list)
+    name = f"the mask for {tokens} new and {len(columns) - tokens} old tokens"
+    seen[name] = Phrase(f"True and False, ({tokens}, {len(columns)})") if usable else rows
+    if not usable:
         return
     for number, row in enumerate(rows):
         seen[f"positions that token {first + number} may look at"] = [columns[column] for column in row]
@@ -93,5 +125,5 @@ def check_held(answer, most, arguments=(), tokens=40):
             tested=f"the memory held after {tokens} tokens, one at a time",
             expected=f"room for at most {most} tokens",
             came=f"room for {count}",
-            likely="the right tokens are returned, but old ones are still held somewhere: keep only what comes back",
+            likely=HOARDED,
         )

@@ -10,7 +10,7 @@ from .positions import where
 from .reserved import reserved
 from .runner import run
 from .task import Case, Mistake, compare, task
-from .words import words
+from .words import Phrase, words
 
 
 def repairing(what, held, new):
@@ -21,11 +21,14 @@ def repairing(what, held, new):
         for layer in range(2):
             cache.update(*(part.clone() for part in given), layer)
         feed = run(answer, answer, cache, list(held), list(new))
+        seen["what came back"] = feed if feed is None else Phrase("ids to feed")
+        if feed is None:
+            return
         for layer in range(2):
             keys = cache.layers[layer].keys
             seen[f"places of the old text that layer {layer} holds"] = [] if keys is None else where(keys, given[0])
         feed = feed.reshape(-1).tolist() if isinstance(feed, torch.Tensor) else feed
-        seen["ids to feed"] = feed if feed is None or isinstance(feed, list) else words(feed)
+        seen["ids to feed"] = feed if isinstance(feed, list) else Phrase(words(feed))
 
     return Case(what, play)
 
@@ -103,6 +106,11 @@ def crops_what_stays(cache, held, new):
     return new[kept:]
 
 
+def feeds_the_old(cache, held, new):
+    kept = len(new) - len(repair(cache, held, new))
+    return held[kept:]
+
+
 def never_crops(cache, held, new):
     return new[shared(held, new) :]
 
@@ -143,6 +151,11 @@ REPAIR_MISTAKES = [
         "ids to feed were named that the cache has kept; they would be read twice. Feed new[keep:]", crops_and_feeds_all
     ),
     Mistake("cut the new text where the cache ends after the crop, not where it ended before", feeds_by_the_old_length),
+    Mistake("these are ids of the old text; feed those of the new one, new[keep:]", feeds_the_old),
+    Mistake(
+        "crop takes minus the number of tokens to remove; how many stay was given, without a minus",
+        lambda cache, held, new: cache.crop(min(shared(held, new), cache.get_seq_length(), len(new) - 1)),
+    ),
     Mistake("crop takes minus the number of tokens to remove; the number that stay was given", crops_what_stays),
     Mistake("the right ids to feed, but the cache still holds what the text no longer says: crop it", never_crops),
     Mistake(BEHIND, crops_a_positive),

@@ -5,7 +5,7 @@ from .playing import make, states
 from .positions import where
 from .runner import Stopped, run
 from .task import Case, Mistake, Wrong, compare, task
-from .words import words
+from .words import Phrase, words
 
 
 def crops(what, tokens, *counts, explain=None):
@@ -21,7 +21,8 @@ def crops(what, tokens, *counts, explain=None):
             for part, origin in zip(("keys", "values"), given, strict=True):
                 held = getattr(layer, part, None)
                 name = f"tokens whose {part} are held after crop({count})"
-                seen[name] = [] if held is None else where(held, origin) if hasattr(held, "ndim") else words(held)
+                known = where(held, origin) if hasattr(held, "ndim") else Phrase(words(held))
+                seen[name] = [] if held is None else known
         returned = run(answer, layer.update, *(part[:, :, tokens:].clone() for part in given))
         seen["tokens that the next update returns"] = where(returned[0], given[0])
 
@@ -29,14 +30,15 @@ def crops(what, tokens, *counts, explain=None):
 
 
 def _outcome(answer, layer, count, tokens):
-    """Whether a crop raises. Where it may be meant to (or nearly), an error is a result; elsewhere it ends the case."""
+    """Whether a crop raises. An error that may be meant is a result; any other ends the case."""
     try:
         run(answer, layer.crop, count)
     except Stopped as stop:
-        if stop.kind != "error" or -tokens <= count <= 0:
+        error = stop.what.split(":")[0]
+        if stop.kind != "error" or (-tokens <= count <= 0 and error != "ValueError"):
             raise
-        return f"raises {stop.what.split(':')[0]}"
-    return "raises nothing"
+        return Phrase(f"raises {error}")
+    return Phrase("raises nothing")
 
 
 def explain_crop(label, expected, came):
@@ -45,7 +47,11 @@ def explain_crop(label, expected, came):
             return "a positive count has to be refused: `raise ValueError(...)`; in old code it meant something else"
         if expected == "raises ValueError":
             return f"refused, but the kind of error for a bad value is ValueError; here it {came}"
-        return "more tokens to remove than there are empties the layer; that is no error"
+        if "crop(0)" in label:
+            return "crop(0) removes none, and is no error: refuse only n > 0"
+        if "crop(-9)" in label:
+            return "more tokens to remove than there are empties the layer; that is no error"
+        return "minus the number of tokens to remove is what crop is for: refuse only n > 0"
     if "after crop(2)" in label:
         return "the layer was changed before it refused: look at n first, then change"
     return None

@@ -7,131 +7,22 @@ from ..measure import perplexity
 from .playing import Adapter, first_difference, some_ids, tiny
 from .positions import check_held, returned
 from .runner import run
-from .task import Mistake, Wrong, compare, task
+from .sinks_mistakes import SINK_MISTAKES, Sinks
+from .task import Wrong, compare, task
 
-
-class Sinks:
-    """The right answer to 04c, with the lines that go wrong as parameters."""
-
-    keys = values = None
-
-    def __init__(self, window, sinks):
-        self.window, self.sinks = window, sinks
-
-    def mask(self, q_len):
-        held = 0 if self.keys is None else self.keys.shape[-2]
-        columns = torch.arange(held + q_len)
-        distance = columns[held:, None] - columns
-        return self.sees(distance, columns)
-
-    def sees(self, distance, columns):
-        return (distance >= 0) & ((distance < self.window) | (columns < self.sinks))
-
-    def update(self, keys, values):
-        if self.keys is not None:
-            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
-        keep = self.stays(keys.shape[-2])
-        self.keys, self.values = keys[:, :, keep], values[:, :, keep]
-        return keys, values
-
-    def stays(self, count):
-        """The columns kept of so many."""
-        first = list(range(min(self.sinks, count)))
-        return first + list(range(max(len(first), count - (self.window - 1)), count))
-
-
-def sinking(**methods):
-    return type("Layer", (Sinks,), methods)
-
-
-def recent(self, count):
-    return list(range(max(0, count - (self.window - 1)), count))
-
-
-def first(self, count):
-    return list(range(min(self.sinks, count)))
-
-
-def first_of_the_window(self, count):
-    window = recent(self, count)
-    return window[: self.sinks] + window
-
-
-def one_more(self, count):
-    start = first(self, count)
-    return start + list(range(max(len(start), count - self.window), count))
-
-
-def window_in_all(self, count):
-    start = first(self, count)
-    return start + list(range(max(len(start), count - (self.window - 1 - self.sinks)), count))
-
-
-def held_alone(self, keys, values):
-    Sinks.update(self, keys, values)
-    return self.keys, self.values
-
-
-TWICE = "while the text is short the first tokens are also in the window, and were kept twice"
-MASKED = "the first tokens are held, but the mask hides them once the window has moved on: let every token see columns "
-MASKED += "below `sinks`"
-NOT_FIRST = "what was kept are the first tokens of the window; keep the first of the text: they stand in front of all "
-NOT_FIRST += "that is held"
-SINK_MISTAKES = [
-    Mistake("a plain window: the first tokens of the text were dropped", sinking(stays=recent)),
-    Mistake(NOT_FIRST, sinking(stays=first_of_the_window)),
-    Mistake(TWICE, sinking(stays=lambda self, count: first(self, count) + recent(self, count))),
-    Mistake("the window keeps one too many: window - 1, beside the first tokens", sinking(stays=one_more)),
-    Mistake(
-        "the first tokens were counted into the window; they come on top: sinks + window - 1 are held",
-        sinking(stays=window_in_all),
-    ),
-    Mistake(
-        "the order is that of the text: the first tokens in front, then the window",
-        sinking(stays=lambda self, count: [*Sinks.stays(self, count)[self.sinks :], *first(self, count)]),
-    ),
-    Mistake("nothing is ever dropped", sinking(stays=lambda self, count: list(range(count)))),
-    Mistake(
-        "the tokens were dropped before they were returned; return all that was held and all that is new, then forget",
-        sinking(update=held_alone),
-    ),
-    Mistake(MASKED, sinking(sees=lambda self, distance, columns: (distance >= 0) & (distance < self.window))),
-    Mistake(
-        "the future is visible: a first token too is seen by those after it alone",
-        sinking(sees=lambda s, distance, columns: (distance >= 0) & (distance < s.window) | (columns < s.sinks)),
-    ),
-    Mistake(
-        "this mask shows all that is held; inside a chunk the later tokens must not see what lies before their window",
-        sinking(sees=lambda self, distance, columns: distance >= 0),
-    ),
-    Mistake(
-        "this mask hides nothing at all; a chunk would see its own future",
-        sinking(sees=lambda self, distance, columns: (distance < 99) & (columns >= 0)),
-    ),
-    Mistake(
-        "the mask lets one token too many be seen: a window of W counts the one that looks",
-        sinking(sees=lambda s, distance, columns: (distance >= 0) & ((distance <= s.window) | (columns < s.sinks))),
-    ),
-    Mistake(
-        "one first token too many is seen: columns below `sinks`",
-        sinking(sees=lambda s, distance, columns: (distance >= 0) & ((distance < s.window) | (columns <= s.sinks))),
-    ),
-    Mistake(
-        "True and False are swapped: True means may look",
-        sinking(sees=lambda self, distance, columns: ~Sinks.sees(self, distance, columns)),
-    ),
-    Mistake(
-        "the mask is as wide as the new tokens; it needs a column for each held token too",
-        sinking(mask=lambda self, q_len: torch.ones(q_len, q_len, dtype=torch.bool).tril()),
-    ),
-]
 SINKS = [
-    returned("window 4, 2 first: ten tokens, one at a time", [1] * 10, [4, 2], with_mask=True),
+    returned("window 4, 2 first: ten tokens, one at a time", [1] * 10, [4, 2], 2, 3, with_mask=True),
     returned("window 3, 1 first: a prompt of 8 tokens, then 1, 1", [8, 1, 1], [3, 1], with_mask=True),
-    returned(
-        "window 4, 2 first: chunks of 3, 5, 1, 4; 2 sequences, 3 heads", [3, 5, 1, 4], [4, 2], 2, 3, 4, with_mask=True
-    ),
+    returned("window 4, 2 first: chunks of 3, 5, 1, 4", [3, 5, 1, 4], [4, 2], 2, 3, 4, with_mask=True),
     returned("window 3, 4 first: chunks of 1, 2, 1, 6, 1", [1, 2, 1, 6, 1], [3, 4], with_mask=True),
+    returned("window 4, 2 first: the caller writes over its tensors", [2, 1, 4, 1], [4, 2], 1, 2, 2, True, True),
+    returned(
+        "window 4, 2 first: what is held after a prompt of 9 tokens, then 1, 1",
+        [9, 1, 1],
+        [4, 2],
+        with_mask=True,
+        most=5,
+    ),
 ]
 
 
@@ -177,7 +68,7 @@ def task_04c(layer_class, model=None, text=None):
             expected="the scores that it gives without a cache, under one mask over the whole text",
             came=f"other scores from position {start} on",
         )
-    said = {"small": "four cases, every position as expected", "model": "the scores that it gives without a cache"}
+    said = {"small": "six cases, every position as expected", "model": "the scores that it gives without a cache"}
     if model is None:
         return said
     tokens, window, sinks = text.shape[1], 32, 4

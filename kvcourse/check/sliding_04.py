@@ -1,5 +1,7 @@
 """Task 04b: a layer that keeps a window."""
 
+import functools
+
 import torch
 
 from .playing import in_model, tiny
@@ -17,9 +19,12 @@ class Sliding:
 
     def update(self, keys, values):
         if self.keys is not None:
-            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
+            keys, values = self.joined(self.keys, keys), self.joined(self.values, values)
         self.keys, self.values = self.kept(keys), self.kept(values)
         return self.shown(keys), self.shown(values)
+
+    def joined(self, old, new):
+        return torch.cat([old, new], dim=-2)
 
     def kept(self, states):
         return states[:, :, max(0, states.shape[2] - (self.window - 1)) :].clone()
@@ -63,6 +68,38 @@ def keys_alone_slide(self, keys, values):
     return shown[0], self.values
 
 
+def swapped(self, keys, values):
+    return Sliding.update(self, keys, values)[::-1]
+
+
+def cut_elsewhere():
+    """Mistakes of those who cut the right number along an axis that is not the tokens'."""
+    said = "the {} were cut, not the tokens: in (batch, kv_heads, kv_len, head_dim) tokens are dim=-2, so [:, :, ...]"
+    cuts = {
+        "sequences": lambda states, count: states[-count:],
+        "heads": lambda states, count: states[:, -count:],
+        "channels": lambda states, count: states[..., -count:],
+    }
+    for name, cut in cuts.items():
+        for extra in (0, 1):
+            kept = functools.partialmethod(_cut, cut, extra)
+            yield Mistake(said.format(name), sliding(kept=kept))
+
+
+def _cut(self, cut, extra, states):
+    return cut(states, self.window - 1 + extra).clone()
+
+
+def joined_elsewhere():
+    said = "joined along the {}; tokens are dim=-2: torch.cat([old, new], dim=-2)"
+    for dim, name in ((0, "sequences, as torch.cat does without a dim"), (1, "heads"), (3, "channels")):
+        yield Mistake(said.format(name), sliding(joined=functools.partialmethod(_joined, dim)))
+
+
+def _joined(self, dim, old, new):
+    return torch.cat([old, new], dim=dim)
+
+
 BEFORE = "the tokens were dropped before they were returned: {}. Return first what was held and all that is new, then "
 BEFORE += "forget"
 SLIDING_MISTAKES = [
@@ -102,21 +139,22 @@ SLIDING_MISTAKES = [
         sliding(kept=lambda self, states: states[:, :, : self.window - 1].clone()),
     ),
     Mistake("the keys slide and the values do not; both have to", sliding(update=keys_alone_slide)),
-    Mistake(
-        "the heads were cut, not the tokens: in (batch, kv_heads, kv_len, head_dim) tokens are dim=-2",
-        sliding(kept=lambda self, states: states[:, 1 - self.window :].clone()),
-    ),
+    Mistake("keys and values have changed places: return keys, values", sliding(update=swapped)),
+    *cut_elsewhere(),
+    *joined_elsewhere(),
     Mistake(
         "your layer kept a view of the caller's own tensor; keep a copy: [...].clone()",
         sliding(kept=lambda self, states: last(states, self.window - 1)),
     ),
 ]
+MANY = (5, 6, 7)  # sequences, heads, channels: more than a window, so that a cut along any of them is seen
 SLIDING = [
-    returned("window 4: seven tokens, one at a time", [1] * 7, [4]),
-    returned("window 2: five tokens, one at a time", [1] * 5, [2]),
-    returned("window 4: a prompt of 9 tokens, then 1, 1", [9, 1, 1], [4]),
+    returned("window 4: seven tokens, one at a time; 5 sequences, 6 heads", [1] * 7, [4], *MANY),
+    returned("window 2: five tokens, one at a time; 5 sequences, 6 heads", [1] * 5, [2], *MANY),
+    returned("window 4: a prompt of 9 tokens, then 1, 1; 5 sequences, 6 heads", [9, 1, 1], [4], *MANY),
     returned("window 4: chunks of 2, 3, 1, 5, 1; 2 sequences, 3 heads", [2, 3, 1, 5, 1], [4], 2, 3, 4),
     returned("window 3: the caller writes over its tensors", [4, 1, 2, 1], [3], overwrite=True),
+    returned("window 4: what is held after a prompt of 9 tokens, then 1, 1, 5", [9, 1, 1, 5], [4], most=3),
 ]
 WAYS = {"12 tokens one by one": (1,) * 12, "in chunks of 5": (5, 5, 2), "at once, then one": (11, 1)}
 
@@ -130,7 +168,7 @@ def task_04b(layer_class):
     for how, parts in WAYS.items():
         in_model(layer_class, model, 2, parts, how)
     return {
-        "small": "five cases, every position as expected",
-        "memory": "after 40 tokens no more than the window is held",
+        "small": "six cases, every position as expected",
+        "held": "after each update window - 1 tokens at most, also after a prompt",
         "model": f"a window of 4, {'; '.join(WAYS)}: the scores that the model gives without a cache",
     }

@@ -7,7 +7,7 @@ import torch
 from ..cache import Cache
 from ..layers import DynamicSlidingLayer
 from .task import Case, Mistake, Unfinished, Wrong, compare, task
-from .words import words
+from .words import Phrase, words
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def asked(letter):
     def play(answer, seen):
         said = answer[letter]
         if isinstance(said, str):
-            seen["outcome"] = said
+            seen["outcome"] = Phrase(said)
             return
-        seen["outcome"] = "it crops"
+        seen["outcome"] = Phrase("it crops")
         seen["positions held afterwards"], seen["length afterwards"] = list(said[0]), said[1]
 
     return Case(f"{letter}: {CROPS[letter]}", play)
@@ -85,6 +85,10 @@ def right_but(crop, change):
     return live if live == "refused" else change(crop, *live)
 
 
+BEFORE = (
+    "it was recording, so what the window would have dropped is still there; of all that is left after the crop it "
+    "keeps the last W - 1"
+)
 WINDOW_MISTAKES = [
     Mistake(
         "a window of W counts the token that looks, so W - 1 are kept for the next one",
@@ -108,7 +112,13 @@ WINDOW_MISTAKES = [
     ),
     Mistake(
         "it would need a token that the window has dropped, so it refuses",
-        said(lambda crop: takes_from(crop, crop.window - 1)),
+        said(lambda crop: crop.live() if crop.recording else takes_from(crop, crop.window - 1)),
+    ),
+    Mistake(BEFORE, said(lambda crop: takes_from(crop, crop.window - 1) if crop.recording else crop.live())),
+    Mistake(BEFORE, said(lambda crop: takes_from(crop, crop.window) if crop.recording else crop.live())),
+    Mistake(
+        "positions count from 0: the first token of the text is at 0",
+        said(lambda crop: right_but(crop, lambda _, held, length: ([position + 1 for position in held], length))),
     ),
     Mistake(
         "a window of W keeps W - 1: with W tokens read, the first one has been dropped already",
@@ -149,16 +159,21 @@ def task_05b(predictions):
     missing = [letter for letter in CROPS if predictions.get(letter, ...) is ...]
     if missing:
         raise Unfinished(f'a prediction for {", ".join(missing)}: ([positions], length), or "refused"')
-    for letter in CROPS:
-        if not _readable(predictions[letter]):
-            form = 'a list of positions and a length, as in ([0, 1], 2), or the word "refused"'
-            raise Wrong(tested=f"{letter}: {CROPS[letter]}", expected=form, came=words(predictions[letter]))
-    compare(predictions, said(Crop.live), [asked(letter) for letter in CROPS], WINDOW_MISTAKES)
+    read = {letter: _read(letter, predictions[letter]) for letter in CROPS}
+    compare(read, said(Crop.live), [asked(letter) for letter in CROPS], WINDOW_MISTAKES)
     return {"predicted": "all eight as the live caches did", "refused": "b and e: a token would be missing"}
 
 
-def _readable(value):
-    if isinstance(value, str):
-        return value == "refused"
-    pair = isinstance(value, (tuple, list)) and len(value) == 2
-    return pair and isinstance(value[0], (list, tuple, range)) and isinstance(value[1], int)
+REFUSED = ("refused", "refuses", "refuse", "it refuses", "it refused", "it is refused")
+
+
+def _read(letter, value):
+    """A prediction as (positions, length) or "refused", in whatever form it was given; Wrong if in none."""
+    if isinstance(value, str) and value.strip().casefold() in REFUSED:
+        return "refused"
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        positions, length = (part.tolist() if hasattr(part, "tolist") else part for part in value)
+        if isinstance(positions, (list, tuple, range, set)) and isinstance(length, int):
+            return (sorted(positions) if isinstance(positions, set) else list(positions)), length
+    form = 'a list of positions and a length, as in ([0, 1], 2), or the word "refused"'
+    raise Wrong(tested=f"{letter}: {CROPS[letter]}", expected=form, came=words(value))

@@ -74,6 +74,25 @@ def for_adding(queries, kv_len, offset, window):
     return torch.zeros(len(queries), kv_len).masked_fill(~mask(queries, kv_len, offset, window), float("-inf"))
 
 
+def element_by_element(queries, kv_len, offset, window):
+    d = queries - torch.arange(offset, offset + kv_len)
+    return (d < window) & (d >= 0)
+
+
+def with_and(queries, kv_len, offset, window):
+    d = queries.unsqueeze(1) - torch.arange(offset, offset + kv_len)
+    return d < window and d >= 0
+
+
+def with_a_chain(queries, kv_len, offset, window):
+    d = queries.unsqueeze(1) - torch.arange(offset, offset + kv_len)
+    return 0 <= d < window
+
+
+def prints_the_mask(queries, kv_len, offset, window):
+    mask(queries, kv_len, offset, window).sum()
+
+
 # 04b
 
 
@@ -183,6 +202,56 @@ def forgets_to_return(self, keys, values):
     window(self, keys, values)
 
 
+def forgets_at_the_next(self, keys, values):
+    if self.keys is None:
+        self.keys, self.values = keys.clone(), values.clone()
+    else:
+        self.keys = torch.cat([self.keys[:, :, 1 - self.window :], keys], 2)
+        self.values = torch.cat([self.values[:, :, 1 - self.window :], values], 2)
+    return self.keys, self.values
+
+
+def cuts(index, extra=0):
+    def along_another_axis(self, keys, values):
+        keys, values = joined(self, keys, values)
+        part = (*[slice(None)] * index, slice(-(self.window - 1 + extra), None))
+        self.keys, self.values = keys[part].clone(), values[part].clone()
+        return keys, values
+
+    return along_another_axis
+
+
+def joins(*dim):
+    def along_another_axis(self, keys, values):
+        if self.keys is not None:
+            keys, values = torch.cat([self.keys, keys], *dim), torch.cat([self.values, values], *dim)
+        self.keys, self.values = keys[:, :, 1 - self.window :].clone(), values[:, :, 1 - self.window :].clone()
+        return keys, values
+
+    return along_another_axis
+
+
+def keys_alone(self, keys, values):
+    return window(self, keys, values)[0]
+
+
+def values_first(self, keys, values):
+    keys, values = window(self, keys, values)
+    return values, keys
+
+
+class CopiesFirst:
+    """Right too: a copy as it comes in, then slices."""
+
+    def __init__(self, window):
+        self.window, self.keys, self.values = window, None, None
+
+    def update(self, keys, values):
+        keys, values = joined(self, keys.clone(), values.clone())
+        self.keys, self.values = keys[:, :, 1 - self.window :], values[:, :, 1 - self.window :]
+        return [keys, values]
+
+
 # 04c
 
 
@@ -280,6 +349,81 @@ def wide_mask(self, q_len):
     return sink_mask(self, q_len, window=1)
 
 
+def mask_returns_nothing(self, q_len):
+    sink_mask(self, q_len)
+
+
+def rows_for_all(self, q_len):
+    n = q_len + (0 if self.keys is None else self.keys.shape[2])
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    return (distance >= 0) & ((distance < self.window) | (torch.arange(n) < self.sinks))
+
+
+def queries_at_the_front(self, q_len):
+    held = 0 if self.keys is None else self.keys.shape[2]
+    column, query = torch.arange(held + q_len), torch.arange(q_len)[:, None]
+    return (column <= query) & ((query - column < self.window) | (column < self.sinks))
+
+
+def counting(held):
+    """A layer with a count of its own, as in the stub; `held(tokens joined, columns kept)` is what it sets."""
+
+    class SinkLayer:
+        def __init__(self, window, sinks):
+            self.window, self.sinks, self.held, self.keys, self.values = window, sinks, 0, None, None
+
+        def mask(self, q_len):
+            column = torch.arange(self.held + q_len)
+            d = column[self.held :, None] - column
+            return (d >= 0) & ((d < self.window) | (column < self.sinks))
+
+        def update(self, keys, values):
+            keys, values = joined(self, keys, values)
+            n = keys.shape[2]
+            keep = [*range(min(self.sinks, n)), *range(max(self.sinks, n - self.window + 1), n)]
+            self.keys, self.values, self.held = keys[:, :, keep], values[:, :, keep], held(n, keep)
+            return keys, values
+
+    return SinkLayer
+
+
+def unclamped(self, count):
+    return list(range(self.sinks)) + list(range(max(self.sinks, count - self.window + 1), count))
+
+
+def trims_late(self, keys, values):
+    keys, values = joined(self, keys.clone(), values.clone())
+    self.keys, self.values = keys, values
+    return keys, values
+
+
+def trims_in_the_mask(self, q_len):
+    if self.keys is not None:
+        keep = right_columns(self, self.keys.shape[2])
+        self.keys, self.values = self.keys[:, :, keep], self.values[:, :, keep]
+    return sink_mask(self, q_len)
+
+
+def first_of_these(self, keys, values):
+    all_keys, all_values = joined(self, keys.clone(), values.clone())
+    if all_keys.shape[2] <= self.sinks + self.window - 1:
+        self.keys, self.values = all_keys, all_values
+    else:
+        self.keys = torch.cat([keys[:, :, : self.sinks], all_keys[:, :, 1 - self.window :]], 2)
+        self.values = torch.cat([values[:, :, : self.sinks], all_values[:, :, 1 - self.window :]], 2)
+    return all_keys, all_values
+
+
+def short_texts_are_the_callers(self, keys, values):
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys, values
+    if keys.shape[2] > self.sinks + self.window - 1:
+        self.keys, self.values = (
+            torch.cat([states[:, :, : self.sinks], states[:, :, 1 - self.window :]], 2) for states in (keys, values)
+        )
+    return keys, values
+
+
 # 04d
 
 SEEN = {7: list(range(8)), 8: [8], 9: [8, 9]}
@@ -299,6 +443,10 @@ WRONG = {
         (inverted, "True means may look"),
         (turned, "rows and columns are swapped"),
         (for_adding, "not numbers to be added"),
+        (element_by_element, "compares each query with every key"),
+        (with_and, "for tensors write (...) & (...)"),
+        (with_a_chain, "for tensors write (...) & (...)"),
+        (prints_the_mask, "`return` missing"),
     ],
     "04b": [
         (layer(keeps_w), "keep window - 1"),
@@ -314,6 +462,16 @@ WRONG = {
         (layer(values_grow), "the values do not"),
         (layer(keeps_views), "a view of the caller's own tensor"),
         (layer(forgets_to_return), "`return` missing"),
+        (layer(forgets_at_the_next), "dropped at the next update only"),
+        (layer(cuts(0)), "the sequences were cut, not the tokens"),
+        (layer(cuts(1)), "the heads were cut, not the tokens"),
+        (layer(cuts(1, 1)), "the heads were cut, not the tokens"),
+        (layer(cuts(3)), "the channels were cut, not the tokens"),
+        (layer(joins()), "joined along the sequences"),
+        (layer(joins(1)), "joined along the heads"),
+        (layer(joins(-1)), "joined along the channels"),
+        (layer(keys_alone), "return two tensors"),
+        (layer(values_first), "have changed places"),
     ],
     "04c": [
         (sink_layer(keep=the_window_alone), "a plain window"),
@@ -330,6 +488,15 @@ WRONG = {
         (sink_layer(mask=swapped_mask), "True means may look"),
         (sink_layer(mask=wide_mask), "one token too many be seen"),
         (sink_layer(mask=None), "without one"),
+        (sink_layer(mask=mask_returns_nothing), "`return` missing"),
+        (sink_layer(mask=rows_for_all), "a row for each new token only"),
+        (sink_layer(mask=queries_at_the_front), "the last q_len columns"),
+        (counting(lambda n, keep: 0), "does `update` set self.held"),
+        (counting(lambda n, keep: n), "len(keep)"),
+        (sink_layer(keep=unclamped), "shorter than `sinks`"),
+        (sink_layer(trims_late, trims_in_the_mask), "dropped at the next update only"),
+        (sink_layer(first_of_these), "the first tokens of this update"),
+        (sink_layer(short_texts_are_the_callers), "the caller's own tensors"),
     ],
     "04d": [
         (SEEN | {8: range(1, 9), 9: range(2, 10)}, "does not slide along"),
@@ -340,11 +507,15 @@ WRONG = {
         ({7: range(7), 8: [], 9: [8]}, "a token sees itself too"),
         ({7: range(8), 8: range(8, 16), 9: range(8, 16)}, "the later ones are its future"),
         (SEEN | {7: 8}, "a list of positions"),
+        ({7: range(1, 8), 8: range(1, 9), 9: [9]}, "positions count from 0"),
+        (SEEN | {7: [range(8)]}, "leave the brackets away"),
+        (SEEN | {7: [None, 1]}, "whole numbers"),
+        ({"7": range(8), "8": [8], "9": [8, 9]}, "without quotes"),
     ],
 }
 RIGHT = {
     "04a": [mask, mask_by_loops],
-    "04b": [layer(window), InABuffer],
-    "04c": [sink_layer()],
-    "04d": [SEEN, {7: range(8), 8: {8}, 9: (9, 8)}],
+    "04b": [layer(window), InABuffer, CopiesFirst],
+    "04c": [sink_layer(), counting(lambda n, keep: len(keep))],
+    "04d": [SEEN, {7: range(8), 8: {8}, 9: (9, 8)}, {7: torch.arange(8), 8: torch.tensor([8]), 9: [8, 9]}],
 }

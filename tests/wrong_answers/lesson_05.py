@@ -114,10 +114,31 @@ def along_the_heads(self, n):
     self.keys, self.values = self.keys[:, :n], self.values[:, :n]
 
 
+def refuses_zero(self, n):
+    if n >= 0:
+        raise ValueError("negative, please")
+    crop(self, n)
+
+
+def refuses_the_wrong_sign(self, n):
+    if n < 0:
+        raise ValueError("positive, please")
+    crop(self, -n)
+
+
+def prints_a_refusal(self, n):
+    if n > 0:
+        print("no")
+        return
+    crop(self, n)
+
+
 # 05b
 
 TRUE = {"a": ([0, 1], 2), "b": "refused", "c": ([2], 3), "d": ([1, 2, 3], 4)}
 TRUE |= {"e": "refused", "f": ([6, 7, 8], 9), "g": ([], 0), "h": ([6, 7, 8], 9)}
+FORMS = {"a": [range(2), 2], "b": "Refused", "c": ({2}, 3), "d": (torch.tensor([1, 2, 3]), 4)}
+FORMS |= {"e": "it refuses", "f": ((6, 7, 8), torch.tensor(9)), "g": [[], 0], "h": ([6, 7, 8], 9)}
 KEEPS_W = TRUE | {"c": ([1, 2], 3), "d": ([0, 1, 2, 3], 4), "f": ([5, 6, 7, 8], 9), "h": ([5, 6, 7, 8], 9)}
 HELD = {letter: said if said == "refused" else (said[0], len(said[0])) for letter, said in TRUE.items()}
 
@@ -201,6 +222,52 @@ def only_the_new(model, cache, text, guess):
     return guess_round(model, cache, text, guess)[:, text.shape[1] :]
 
 
+def round_by_hand(places=1, found=None, added="own", crop="text", minus=1, cached=True):
+    """A round as hint 3 shows it, with one thing filled in wrongly."""
+
+    def one_round(model, cache, text, guess):
+        fed = torch.cat([text, guess], dim=1)
+        options = {"cache": cache} if cached else {"use_cache": False}
+        own = model(fed[:, cache.get_seq_length() :], **options).logits.argmax(-1)
+        own = own[:, -guess.shape[1] - places :]
+        right = 0
+        while right < guess.shape[1] and (found or own[0, right] == guess[0, right]):
+            right += 1
+        new = {
+            "own": [own[:, : right + 1]],
+            "last": [guess[:, :right], own[:, -1:]],
+            "one": [own[:, right : right + 1]],
+            "guesses": [guess[:, :right]],
+        }[added]
+        text = torch.cat([text, *new], dim=1)
+        if crop == "text":
+            cache.crop(text.shape[1] - minus - cache.get_seq_length())
+        elif crop == "at most":
+            cache.crop(min(0, text.shape[1] - minus - cache.get_seq_length()))
+        elif crop == "wrong":
+            cache.crop(right - guess.shape[1])
+        elif crop == "positive":
+            cache.crop(guess.shape[1] - right)
+        elif crop == "one too few":
+            cache.crop(right - guess.shape[1] + 1 if right < guess.shape[1] else 0)
+        return text
+
+    return one_round
+
+
+def a_list(model, cache, text, guess):
+    return guess_round(model, cache, text, guess)[0].tolist()
+
+
+def forgets_the_logits(model, cache, text, guess):
+    own = model(torch.cat([text, guess], 1)[:, cache.get_seq_length() :], cache=cache).argmax(-1)
+    return torch.cat([text, own[:, -1:]], 1)
+
+
+def prints_it(model, cache, text, guess):
+    print(guess_round(model, cache, text, guess).shape)
+
+
 WRONG = {
     "05a": [
         (layer(slices_to_n), "`[:-0]` is `[:0]`"),
@@ -214,6 +281,9 @@ WRONG = {
         (layer(keys_alone), "only the keys were cropped"),
         (layer(returns_it), "nothing was removed"),
         (layer(along_the_heads), "heads were removed"),
+        (layer(refuses_zero), "crop(0) removes none"),
+        (layer(refuses_the_wrong_sign), "refuse only n > 0"),
+        (layer(prints_a_refusal), "a positive count has to be refused"),
         (Base, "a method `crop(self, n)`"),
     ],
     "05b": [
@@ -227,7 +297,11 @@ WRONG = {
         (TRUE | {"c": ([0, 1, 2], 3), "d": ([0, 1, 2, 3], 4)}, "not beyond it"),
         (TRUE | {"f": ([], 0), "h": ([], 0)}, "crop(0) removes no token"),
         (TRUE | {"f": "refused"}, "crop(0) never raises"),
-        (TRUE | {"b": "it refuses"}, "or the word"),
+        (TRUE | {"b": "an error"}, "or the word"),
+        (TRUE | {"d": ([2, 3], 4)}, "keeps the last W - 1"),
+        (TRUE | {"d": ([3], 4)}, "keeps the last W - 1"),
+        (TRUE | {"a": ([1, 2], 2)}, "positions count from 0"),
+        (TRUE | {"a": (2, [0, 1])}, "a list of positions and a length"),
     ],
     "05c": [
         (wrong_round(crop="accepted"), "the accepted guesses were cropped"),
@@ -244,6 +318,25 @@ WRONG = {
         (ignores_the_guess, "the guesses were thrown away"),
         (a_forward_for_each, "one forward is enough"),
         (only_the_new, "does not begin with the text before"),
+        (only_the_new, "return the whole text"),
+        (round_by_hand(minus=0), "it is to be one token behind"),
+        (round_by_hand(minus=0, crop="at most"), "it is to be one token behind"),
+        (round_by_hand(crop="one too few"), "it is to be one token behind"),
+        (round_by_hand(crop="positive"), "it takes minus that number"),
+        (round_by_hand(places=0), "the places are one late"),
+        (round_by_hand(found=True), "the guesses were trusted"),
+        (round_by_hand(found=True, crop="wrong"), "the guesses were trusted"),
+        (round_by_hand(added="last", crop="wrong"), "taken from the last place"),
+        (round_by_hand(added="one", crop="wrong"), "the guesses that hold are missing"),
+        (round_by_hand(added="guesses", crop="wrong"), "the model's own token is lost"),
+        (round_by_hand(cached=False, crop=None), "hand it to the model, cache=cache"),
+        (a_list, "return a tensor of ids"),
+        (prints_it, "`return` missing"),
+        (forgets_the_logits, "in .logits"),
     ],
 }
-RIGHT = {"05a": [layer(crop), layer(crop_by_narrow)], "05b": [TRUE], "05c": [guess_round, wrong_round()]}
+RIGHT = {
+    "05a": [layer(crop), layer(crop_by_narrow)],
+    "05b": [TRUE, FORMS],
+    "05c": [guess_round, wrong_round(), round_by_hand()],
+}

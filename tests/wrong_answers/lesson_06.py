@@ -85,6 +85,15 @@ def never_checks_the_end(a, b):
     return i
 
 
+def zips_strictly(a, b):
+    n = 0
+    for x, y in zip(a, b, strict=True):
+        if x != y:
+            break
+        n += 1
+    return n
+
+
 def the_ids(a, b):
     return a[: common(a, b)]
 
@@ -208,6 +217,55 @@ def asks_the_package(self, question, most):
     return start.feed
 
 
+def returning(form):
+    def say_it(self, question, most):
+        return form(say(self, question, most))
+
+    return say_it
+
+
+def keeps_it_for_itself(self, question, most):
+    self.answer = say(self, question, most)
+
+
+def writes(feed=lambda self: self.text[:, self.cache.get_seq_length() :], model=None, more=0, times=1, number=None):
+    """A loop that puts each token behind self.text at once."""
+
+    def say_it(self, question, most):
+        self.text, answer = torch.cat([self.text, *[question] * times], dim=1), []
+        while len(answer) < most + more:
+            logits = (model or self.model)(feed(self), cache=self.cache).logits
+            token = number(logits) if number else logits[:, -1:].argmax(-1)
+            self.text = torch.cat([self.text, token], dim=1)
+            answer.append(token.item())
+            if token == self.end:
+                break
+        return answer
+
+    return say_it
+
+
+def appends_tensors(self, question, most):
+    self.text, answer = torch.cat([self.text, question], dim=1), []
+    while len(answer) < most and self.end not in answer:
+        fed = self.model(self.text[:, self.cache.get_seq_length() :], cache=self.cache).logits[:, -1:].argmax(-1)
+        self.text = torch.cat([self.text, fed], dim=1)
+        answer.append(fed)
+    return answer
+
+
+class DeeperModel(torch.nn.Module):
+    """Like the model of the notebook beside the small one of the check: more layers than the cache has."""
+
+    def forward(self, fed, cache):
+        for layer in range(3):
+            cache.update(torch.zeros(1, 3, 1, 8), torch.zeros(1, 3, 1, 8), layer)
+
+
+def forgets_the_logits(self, question, most):
+    return [self.model(question, cache=self.cache).argmax(-1)[0, -1].item()]
+
+
 # 06c
 
 
@@ -281,6 +339,23 @@ def crops_by_what_stays(cache, held, new):
     return new[stays:]
 
 
+def feeds_what_was_held(cache, held, new):
+    length = cache.get_seq_length()
+    stays = min(common(held, new), length, len(new) - 1)
+    cache.crop(stays - length)
+    return held[stays:]
+
+
+def crops_with_the_wrong_sign(cache, held, new):
+    stays = min(common(held, new), cache.get_seq_length(), len(new) - 1)
+    cache.crop(stays)
+    return new[stays:]
+
+
+def crops_and_prints(cache, held, new):
+    print(len(repair(cache, held, new)))
+
+
 def forgets_to_crop(cache, held, new):
     return new[common(held, new) :]
 
@@ -306,6 +381,7 @@ WRONG = {
         (no_last_line, "`return` missing"),
         (never_checks_the_end, "one text can end before they part"),
         (the_ids, "return how many they are"),
+        (zips_strictly, "without strict=True"),
         (lambda a, b: kv.common_prefix(a, b), "does what this task builds"),
     ],
     "06b": [
@@ -315,11 +391,25 @@ WRONG = {
         (chat(positions_from_zero), "positions began at 0 again"),
         (chat(forgets_its_answer), "the answer was not added to self.text"),
         (chat(hides_the_end), "the end token is missing"),
-        (chat(a_new_cache_each_turn), "read from the start in every turn"),
+        (chat(a_new_cache_each_turn), "read more than once"),
         (chat(a_new_cache_for_the_question), "the turns before are lost"),
         (chat(no_cache), "the cache was never used"),
         (chat(never_stops_early), "stop when self.end was written"),
         (chat(returns_all), "return the answer alone"),
+        (chat(keeps_it_for_itself), "`return` missing"),
+        (chat(returning(lambda ids: [ids])), "return one list of ids"),
+        (chat(returning(lambda ids: [])), "the list that came back is empty"),
+        (chat(returning(lambda ids: str(ids))), "return one list of ids"),
+        (chat(returning(lambda ids: [torch.tensor(i) for i in ids])), "token.item() makes a number"),
+        (chat(appends_tensors), "token.item() makes a number"),
+        (chat(writes(lambda self: self.text)), "the whole text was fed for every token"),
+        (chat(writes(times=2)), "stands in self.text twice"),
+        (chat(writes(more=1)), "one token too many"),
+        (chat(writes(more=-1)), "one token too few"),
+        (chat(writes(model=DeeperModel())), "another model was fed"),
+        (chat(writes(number=lambda logits: logits[0, -1].argmax())), "keeps them"),
+        (chat(writes(lambda self: torch.cat([self.text[:, -1:], self.text[:, -1:]], 1))), "fed twice"),
+        (chat(forgets_the_logits), "in .logits"),
         (chat(asks_the_package), "does what this task builds"),
     ],
     "06c": [
@@ -333,6 +423,9 @@ WRONG = {
         (may_feed_nothing, "nothing is left to feed"),
         (crops_by_what_stays, "the number that stay was given"),
         (forgets_to_crop, "still holds what the text no longer says"),
+        (feeds_what_was_held, "these are ids of the old text"),
+        (crops_with_the_wrong_sign, "without a minus"),
+        (crops_and_prints, "`return` missing"),
         (lets_the_package, "does what this task builds"),
     ],
     "06d": [
@@ -343,12 +436,23 @@ WRONG = {
         (CAUSES | {"B": ("mask too short", 3)}, "no mask was handed over"),
         (CAUSES | {"A": ("history fed twice", 4)}, "it has happened already"),
         (CAUSES | {"C": ("template changed the history", 2)}, "all numbers still fit"),
+        (CAUSES | {"A": ("history fed twice", 30)}, "numbered 1 to 6"),
+        (CAUSES | {"A": (3, "history fed twice")}, "a cause and"),
         (CAUSES | {"A": "history fed twice"}, "a cause and the number of a line"),
     ],
 }
 RIGHT = {
     "06a": [common, common_by_index, common_by_tensor],
-    "06b": [chat(say), chat(say_with_a_mask_for_all), chat(say_with_generate), chat(feeds_the_last_at_once)],
+    "06b": [
+        chat(say),
+        chat(say_with_a_mask_for_all),
+        chat(say_with_generate),
+        chat(feeds_the_last_at_once),
+        chat(writes()),
+        chat(returning(tuple)),
+        chat(returning(torch.tensor)),
+        chat(returning(lambda ids: torch.tensor([ids]))),
+    ],
     "06c": [repair, repair_as_tensor],
-    "06d": [CAUSES],
+    "06d": [CAUSES, {"a": ["History fed twice ", "3"], "b": (" last token never fed", 3.0), "C": CAUSES["C"]}],
 }
