@@ -94,14 +94,11 @@ class FixedBuffer:
 
     def suits(self, new):
         """Whether `new` has the layout that the buffer was made for."""
-        return (
-            self.buffer is not None
-            and new.ndim == 4
-            and self.buffer.shape[:2] == new.shape[:2]
-            and self.buffer.shape[-1] == new.shape[-1]
-            and self.buffer.dtype == new.dtype
-            and self.buffer.device == new.device
-        )
+        if self.buffer is None or new.ndim != 4:
+            return False
+        mine, its = self.buffer.shape, new.shape
+        same_shape = mine[0] == its[0] and mine[1] == its[1] and mine[3] == its[3]
+        return same_shape and self.buffer.dtype == new.dtype and self.buffer.device == new.device
 
     def allocate(self, like):
         """Make the slots for tokens laid out as in `like`, (batch, kv_heads, any length, head_dim)."""
@@ -121,9 +118,14 @@ class FixedBuffer:
         """The tokens held, in position order: a view."""
         return self.buffer if self.packed else self.buffer.narrow(-2, 0, self.held)
 
-    def write(self, slots, new):
-        """Put `new` into `slots` (a tensor of q_len slot numbers)."""
-        self.buffer.index_copy_(-2, slots, new)
+    def write(self, position, new):
+        """Put `new` where its positions belong. `position`: that of the first, an int, or a tensor while a step is
+        compiled: slots for which no graph has to know the number."""
+        if isinstance(position, torch.Tensor):
+            slots = torch.arange(new.shape[-2], device=new.device) + position
+            self.buffer.index_copy_(-2, slots, new)
+        else:
+            self.buffer.narrow(-2, position, new.shape[-2]).copy_(new)
 
     def unpack(self):
         """Give the tokens of a copy all of its slots again; make slots that can't be written here ones that can."""

@@ -96,14 +96,15 @@ class StaticIndexedLayer(IndexKeys, StaticLayer):
         """
         check_index_keys(indexer_key_states, None)
         new, seen = indexer_key_states.unsqueeze(1), self._indexer.seen
-        self.check_room(seen.read() + new.shape[-2])
+        length = seen.read()
+        self.check_room(length + new.shape[-2])
         if not self._indexer.suits(new):
-            if seen.read():
+            if length:
                 check_index_keys(indexer_key_states, self._indexer.buffer[:, 0].shape)
             self._indexer.allocate(new)
             seen.start(new.device)
         self._indexer.unpack()
-        self._indexer.write(torch.arange(new.shape[-2], device=new.device) + seen.value, new)
+        self._indexer.write(length, new)
         seen.add(new.shape[-2])
         return self._indexer.buffer[:, 0]
 

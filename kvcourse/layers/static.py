@@ -36,9 +36,9 @@ class StaticLayer(AttentionLayer):
         Returns all slots, (batch, kv_heads, max_cache_len, head_dim), the unfilled ones included.
         """
         self.lazy_initialization(key_states, value_states)
-        slots = torch.arange(key_states.shape[-2], device=key_states.device) + self._seen.value
-        self._keys.write(slots, key_states)
-        self._values.write(slots, value_states)
+        length = self._seen.read()
+        self._keys.write(length, key_states)
+        self._values.write(length, value_states)
         self._seen.add(key_states.shape[-2])
         return self._keys.buffer, self._values.buffer
 
