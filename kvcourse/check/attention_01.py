@@ -5,6 +5,9 @@ import torch
 from ..attention import attend
 from .runner import run
 from .task import Case, Mistake, compare, task
+from .words import Phrase
+
+OUTPUT, AFTERWARDS = "output, (batch, heads, 1, head_dim)", "q, K and V afterwards"
 
 
 def numbers(*shape, start):
@@ -19,10 +22,23 @@ def newest(tokens, heads, batch, head_dim=4):
     def play(answer, seen):
         size = batch * heads * tokens * head_dim
         q, keys, values = (numbers(batch, heads, tokens, head_dim, start=part * size) for part in range(3))
-        seen["output of the newest token"] = run(answer, answer, q[:, :, -1:], keys, values)
+        handed = q[:, :, -1:].clone(), keys.clone(), values.clone()
+        seen[OUTPUT] = run(answer, answer, *handed)
+        same = all(mine.equal(old) for mine, old in zip(handed, (q[:, :, -1:], keys, values), strict=True))
+        seen[AFTERWARDS] = Phrase("as they were" if same else "changed")
 
-    noun = "token" if tokens == 1 else "tokens"
-    return Case(f"{tokens} {noun}; {heads} head(s), {batch} sequence(s), head_dim {head_dim}", play)
+    counts = [(tokens, "token"), (heads, "head"), (batch, "sequence")]
+    words = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts)
+    return Case(f"{words}, head_dim {head_dim}", play, explain)
+
+
+def explain(label, expected, came):
+    if label == AFTERWARDS:
+        return (
+            "your code writes into a tensor that it was given (`*=`, `/=` or a name with `_` at its end); others still "
+            "need it: make a new one, K / 2 in place of K /= 2"
+        )
+    return "a list came; return the tensor itself" if isinstance(came, (list, tuple)) else None
 
 
 NEWEST = [newest(1, 1, 1), newest(2, 1, 1), newest(7, 4, 1), newest(2, 4, 3), newest(7, 1, 3, head_dim=6)]
@@ -44,6 +60,8 @@ def top_corner(scores):
     return scores.masked_fill(~square[: scores.shape[-2]], float("-inf")).softmax(-1)
 
 
+TURNED = "K has to be turned before it is multiplied: q @ K.transpose(-1, -2) is one number for each key"
+PRODUCT = "`*` multiplies number by number; a dot product also adds them up: q @ K.transpose(-1, -2)"
 NEWEST_MISTAKES = [
     Mistake(
         "the scores were not divided by the square root of head_dim, so the largest one takes too much",
@@ -58,19 +76,19 @@ NEWEST_MISTAKES = [
         variant(scale=lambda q, keys: keys.shape[2] ** 0.5),
     ),
     Mistake(
-        "the softmax went over the queries (dim=-2), of which there is one, so that each weight is 1; the weights of "
+        "the softmax went over the queries (dim=-2), of which there is one, so that each share is 1; the shares of "
         "all keys together must be 1: softmax(dim=-1)",
         variant(weigh=lambda scores: scores.softmax(-2)),
     ),
     Mistake(
-        "the softmax went over the heads (dim=1); each head has weights of its own, over the keys: softmax(dim=-1)",
+        "the softmax went over the heads (dim=1); each head has shares of its own, over the keys: softmax(dim=-1)",
         variant(weigh=lambda scores: scores.softmax(1)),
     ),
     Mistake(
         "the softmax went over the sequences (dim=0); each sequence is on its own: softmax(dim=-1)",
         variant(weigh=lambda scores: scores.softmax(0)),
     ),
-    Mistake("no softmax: scores are not weights yet", variant(weigh=lambda scores: scores)),
+    Mistake("no softmax: scores are not shares yet", variant(weigh=lambda scores: scores)),
     Mistake(
         "the mask was cut from the wrong corner: the newest token sees the first key alone. Its row is the last one of "
         "the square, and there nothing is hidden, so that no mask is needed",
@@ -86,17 +104,29 @@ NEWEST_MISTAKES = [
         lambda q, k, v: last_row(q, v, v),
     ),
     Mistake(
-        "every key got the same weight; the dot products with the query decide",
+        "every key got the same share; the dot products with the query decide",
         lambda q, k, v: v.mean(2, keepdim=True),
     ),
     Mistake(
-        "these are the weights; they are still to be multiplied with the values",
+        "these are the shares; they are still to be multiplied with the values",
         lambda q, k, v: (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1),
     ),
     Mistake("keep the axis of the tokens: one query in, one token out", lambda q, k, v: last_row(q, k, v)[:, :, 0]),
+    Mistake(TURNED, lambda q, k, v: (q @ k / 2).softmax(-1) @ v),
+    Mistake(TURNED, lambda q, k, v: (q @ k.transpose(1, 2) / 2).softmax(-1) @ v),
     Mistake(
-        "K has to be turned before it is multiplied: q @ K.transpose(-1, -2) is one number for each key",
-        lambda q, k, v: (q @ k / 2).softmax(-1) @ v,
+        "K.T swaps all four axes; only the last two are to be swapped: K.transpose(-1, -2)",
+        lambda q, k, v: (q @ k.permute(3, 2, 1, 0) / 2).softmax(-1) @ v,
+    ),
+    Mistake(
+        "the query goes first, q @ K.transpose(-1, -2): one row of scores, and one score for each key",
+        lambda q, k, v: (k @ q.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v,
+    ),
+    Mistake(PRODUCT, lambda q, k, v: (q * k / q.shape[-1] ** 0.5).softmax(-1) * v),
+    Mistake(PRODUCT, lambda q, k, v: (q * k / q.shape[-1] ** 0.5).softmax(-1) @ v),
+    Mistake(
+        "divided after the softmax: then the shares no longer sum to 1; divide the scores before it",
+        lambda q, k, v: (q @ k.transpose(-1, -2)).softmax(-1) / q.shape[-1] ** 0.5 @ v,
     ),
 ]
 
@@ -104,5 +134,5 @@ NEWEST_MISTAKES = [
 @task("01a", "attend_last on 1, 2 and 7 tokens, with several heads and sequences")
 def task_01a(function):
     """`function(q, K, V)`: q (batch, heads, 1, head_dim), K and V (batch, heads, kv_len, head_dim)."""
-    compare(function, last_row, NEWEST, NEWEST_MISTAKES, tolerance=1e-4)
+    compare(function, last_row, NEWEST, NEWEST_MISTAKES, tolerance=1e-4, layout={})
     return {"output": "the last row of full causal attention, in all five cases; and no mask was needed"}

@@ -1,6 +1,6 @@
-"""Tasks 02c and 02d: bytes a token, and tokens that fit. What is right is what zero-filled caches really hold."""
+"""Task 02c: six formulas for the bytes of a token. What is right is what zero-filled caches really hold."""
 
-import functools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +9,7 @@ from ..containers import DynamicCache
 from ..hf import head_shapes
 from ..measure import fill
 from ..public import PUBLIC
-from .runner import run
-from .task import Case, Mistake, Wrong, choices, compare, task
+from .task import Wrong, choices, task
 
 
 def held_by(config, tokens, batch=1, dtype=torch.bfloat16):
@@ -21,19 +20,29 @@ def held_by(config, tokens, batch=1, dtype=torch.bfloat16):
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula for the bytes of one token. `FORMULAS["A"](config)` computes it for 2-byte numbers."""
+    """A formula for the bytes of one token in 16-bit numbers. Which one it is shows in its numbers alone.
+
+    `FORMULAS["A"](config)` is what it says, `FORMULAS["A"].product(config)` how it comes to that.
+    """
 
     text: str
     fault: str
 
-    def __call__(self, config):
+    def factors(self, config):
+        """The numbers that are multiplied."""
         kv_heads, head_dim = head_shapes(config)[0]
         names = {"layers": config.num_hidden_layers, "q_heads": config.num_attention_heads, "kv_heads": kv_heads}
         names |= {"head_dim": head_dim, "hidden": config.hidden_size, "bytes_each": 2, "bits_each": 16}
-        return eval(self.text, {}, names)
+        return [eval(factor, {}, names) for factor in self.text.split(" * ")]
+
+    def __call__(self, config):
+        return math.prod(self.factors(config))
+
+    def product(self, config):
+        return " × ".join(map(str, self.factors(config)))
 
     def __repr__(self):
-        return self.text
+        return "a formula: call it with a config, or print formula.product(config)"
 
 
 FORMULAS = {  # each of the wrong ones has been published, and is right for some model or in some unit
@@ -53,17 +62,22 @@ HINTS = {
     "keys alone": "it is half of what is held everywhere: a token leaves a key and a value",
     "hidden size": "it agrees where every query head has keys of its own; look at a model with grouped heads",
 }
+APART = (  # each taken for the other
+    "query heads × head_dim and the hidden size are the same number in four of five models. In Qwen3-0.6B they are "
+    "not: 16 query heads of 128 make 2,048, and the hidden size is 1,024"
+)
 
 
 @task("02c", "your verdicts against what zero-filled caches of five models hold")
 def task_02c(faults):
     """`faults`: {"A": a word of FAULTS, ...} for each formula of FORMULAS."""
-    choices(faults, list(FORMULAS), FAULTS)
+    faults = choices(faults, list(FORMULAS), FAULTS)
     for letter, formula in FORMULAS.items():
         said = faults[letter]
         if said != formula.fault:
             raise Wrong(**_disagree(letter, formula, said))
-    return {"E": "equals the cache on all five", "the rest": "each wrong for the reason you named"}
+    said = {letter: f"{formula.text}: {formula.fault}" for letter, formula in FORMULAS.items()}
+    return said | {"E": f"{FORMULAS['E'].text}: what the cache holds, in all five models"}
 
 
 def _disagree(letter, formula, said):
@@ -72,111 +86,14 @@ def _disagree(letter, formula, said):
     configs = {name: public.config() for name, public in PUBLIC.items()}
     name = next(name for name, config in configs.items() if formula(config) != suspect(config))
     gives, would, held = formula(configs[name]), suspect(configs[name]), held_by(configs[name], 16) // 16
-    tested = f"{letter} = {formula}, called {said!r}, on {name}: the cache holds {held:,} bytes a token"
+    product = formula.product(configs[name])
+    tested = f"{letter}, called {said!r}, on {name}: {product}; the cache holds {held:,} bytes a token"
+    hint = APART if {said, formula.fault} == {"query heads", "hidden size"} else HINTS.get(formula.fault)
     if said == "right":
-        return dict(tested=tested, expected=f"{held:,}", came=f"{gives:,}", likely=HINTS[formula.fault])
+        return dict(tested=tested, expected=f"{held:,}", came=f"{gives:,}", likely=hint)
     return dict(
         tested=tested,
         expected=f"{would:,}, if that were the fault",
         came=f"{gives:,}" + (", what the cache holds" if gives == held else ""),
-        likely="nothing is wrong with it: it equals the cache on all five models"
-        if formula.fault == "right"
-        else HINTS[formula.fault],
+        likely="nothing is wrong with it: it equals the cache on all five models" if formula.fault == "right" else hint,
     )
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A model, the memory it has to live in, and how many sequences it serves at once."""
-
-    model: str
-    memory_gib: float
-    batch: int
-    dtype: torch.dtype
-
-    def __str__(self):
-        size = f"{self.memory_gib:g} GiB, batch {self.batch}, {str(self.dtype).removeprefix('torch.')}"
-        return f"{self.model}, {size}"
-
-
-MACHINES = [
-    Machine("Llama-3.1-8B", 24, 1, torch.bfloat16),
-    Machine("Llama-3.1-8B", 24, 4, torch.bfloat16),
-    Machine("Qwen3-0.6B", 6, 3, torch.float32),
-    Machine("SmolLM2-135M", 1.5, 2, torch.float16),
-    Machine("Llama-2-7B", 12, 1, torch.bfloat16),  # the weights alone need more
-]
-
-
-@functools.cache
-def parameters_of(model):
-    return PUBLIC[model].parameters()
-
-
-def longest(config, parameters, memory_gib, batch, dtype):
-    """The right answer, measured: caches are filled around the limit and asked what they hold."""
-    room = memory_gib * 2**30 - parameters * dtype.itemsize
-    tokens = max(0, int(room // held_by(config, 1, batch, dtype)))
-    while tokens and held_by(config, tokens, batch, dtype) > room:
-        tokens -= 1
-    while held_by(config, tokens + 1, batch, dtype) <= room:
-        tokens += 1
-    return tokens
-
-
-def arguments(machine):
-    config = PUBLIC[machine.model].config()
-    return config, parameters_of(machine.model), machine.memory_gib, machine.batch, machine.dtype
-
-
-def fitting(machine):
-    """A case: what a function says for this machine."""
-
-    def play(answer, seen):
-        seen["tokens"] = run(answer, answer, *arguments(machine))
-
-    def explain(label, expected, came):
-        number = isinstance(came, (int, float)) and not isinstance(came, bool)
-        return "a part of a token does not fit: round down" if number and expected < came < expected + 2 else None
-
-    return Case(str(machine), play, explain)
-
-
-def fit(
-    config, parameters, memory_gib, batch, dtype, giga=2**30, per_sequence=True, weights=None, itemsize=None, part=2
-):
-    """The right answer by formula, and with other keywords the wrong ones."""
-    kv_heads, head_dim = head_shapes(config)[0]
-    a_token = part * config.num_hidden_layers * kv_heads * head_dim * (itemsize or dtype.itemsize)
-    room = memory_gib * giga - parameters * (dtype.itemsize if weights is None else weights)
-    return max(0, int(room // (a_token * (batch if per_sequence else 1))))
-
-
-def below_zero(config, parameters, memory_gib, batch, dtype):
-    room = memory_gib * 2**30 - parameters * dtype.itemsize
-    return room // (batch * held_by(config, 1, 1, dtype))
-
-
-def query_heads(config, *others):
-    return fit(config, *others, part=2 * config.num_attention_heads / head_shapes(config)[0][0])
-
-
-FITS = [
-    Mistake("GB for GiB: a GiB is 2**30 bytes, a GB is 10**9", functools.partial(fit, giga=10**9)),
-    Mistake("the weights live in the same memory: subtract them first", functools.partial(fit, weights=0)),
-    Mistake(
-        "the batch: each sequence has a cache of its own, of that length", functools.partial(fit, per_sequence=False)
-    ),
-    Mistake("parameters are numbers, not bytes: each takes dtype.itemsize bytes", functools.partial(fit, weights=1)),
-    Mistake("a token leaves a key and a value: the factor 2", functools.partial(fit, part=1)),
-    Mistake("bytes of a cached number: dtype.itemsize, not always 2", functools.partial(fit, itemsize=2)),
-    Mistake("query heads were counted; the cache holds kv_heads", query_heads),
-    Mistake("nothing fits when the weights alone are too large: 0, not a negative number", below_zero),
-]
-
-
-@task("02d", "tokens_that_fit on five machines: so many fit, one more does not")
-def task_02d(function):
-    """`function(config, parameters, memory_gib, batch, dtype)`: tokens for each of `batch` sequences."""
-    compare(function, longest, [fitting(machine) for machine in MACHINES], FITS)
-    return {"fits": "on all five machines: " + ", ".join(f"{longest(*arguments(m)):,}" for m in MACHINES) + " tokens"}

@@ -1,24 +1,29 @@
 """Task 03c: bytes that are read for each token, and the context at which the cache takes over. Both are counted."""
 
 import functools
-import math
+import inspect
 from dataclasses import dataclass
 
 import torch
 
 from ..containers import DynamicCache
-from ..hf import head_shapes
 from ..measure import fill
 from ..public import PUBLIC
 from ..traffic import count_reads
-from .bytes_02 import held_by, parameters_of
+from .bytes_02 import held_by
+from .fitting_02 import parameters_of
+from .plain import number
+from .reads_mistakes import MISTAKES
 from .runner import run
-from .task import Case, Mistake, compare, task
+from .task import Case, Wrong, compare, task
 
 
 @dataclass(frozen=True)
 class Small:
-    """A small model whose last layer is its table of embeddings, as in SmolLM2: then all weights are read in a step."""
+    """A small model whose last layer is its table of embeddings, as in SmolLM2: then all weights are read in a step.
+
+    Its head_dim is three times the hidden size over heads, so that a guess is not mistaken for a forgotten factor 2.
+    """
 
     kv_heads: int
     dtype: torch.dtype
@@ -28,7 +33,7 @@ class Small:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4)
-        config = LlamaConfig(**sizes, num_key_value_heads=self.kv_heads, head_dim=16, tie_word_embeddings=True)
+        config = LlamaConfig(**sizes, num_key_value_heads=self.kv_heads, head_dim=24, tie_word_embeddings=True)
         with torch.random.fork_rng(devices=[]):
             return LlamaForCausalLM(config).to(self.dtype).eval()
 
@@ -45,8 +50,14 @@ class Small:
         return f"a small model with {self.kv_heads} key heads, {name}"
 
 
-SMALL = [Small(4, torch.float32), Small(2, torch.bfloat16)]
-TOKENS, BATCHES, PUBLISHED = 100, (1, 2, 8), ("SmolLM2-135M", "Llama-3.1-8B")
+SMALL = [Small(2, torch.bfloat16), Small(4, torch.float32)]  # in the first no number takes other than 2 bytes
+TOKENS, BATCHES = 100, (1, 2, 8)
+MEETING = [  # model, weights (None: its own), type
+    ("SmolLM2-135M", None, torch.bfloat16),
+    ("SmolLM2-135M", None, torch.float32),
+    ("SmolLM2-135M", 1_152_000, torch.bfloat16),  # comes out even for batch 1 and 2
+    ("Qwen3-0.6B", None, torch.bfloat16),  # its head_dim is not hidden over heads
+]
 
 
 def step(small):
@@ -56,23 +67,28 @@ def step(small):
         config, weights = small.model.config, small.model.num_parameters()
         for batch in BATCHES:
             came = run(answer[0], answer[0], config, weights, TOKENS, batch, small.dtype)
-            seen[f"bytes for a token, batch {batch}"] = came
+            seen[f"bytes for a token, batch {batch}"] = number(came)
 
     return Case(f"bytes_for_a_token, {small}, {TOKENS} tokens each", play)
 
 
-def meeting(name):
+def meeting(name, weights, dtype):
     """A case: tokens at which cache equals weights."""
 
     def play(answer, seen):
+        config, parameters = PUBLIC[name].config(), weights or parameters_of(name)
         for batch in BATCHES:
-            arguments = PUBLIC[name].config(), parameters_of(name), batch, torch.bfloat16
-            seen[f"tokens of each sequence, batch {batch}"] = run(answer[1], answer[1], *arguments)
+            came = run(answer[1], answer[1], config, parameters, batch, dtype)
+            seen[f"tokens of each sequence, batch {batch}"] = number(came)
 
-    return Case(f"meets_at, {name}, bfloat16", play)
+    def explain(label, expected, came):
+        return "text came; return the number itself" if type(came) is str else None
+
+    model = f"{weights:,} weights and the cache of {name}" if weights else name
+    return Case(f"meets_at, {model}, {str(dtype).removeprefix('torch.')}", play, explain)
 
 
-CASES = [*map(step, SMALL), *map(meeting, PUBLISHED)]
+CASES = [*map(step, SMALL), *(meeting(*what) for what in MEETING)]
 
 
 def counted(config, parameters, tokens, batch, dtype):
@@ -81,94 +97,49 @@ def counted(config, parameters, tokens, batch, dtype):
 
 
 @functools.cache
-def _fills(name, batch):
+def fills(name, weights, batch, dtype):
     """The right answer, measured: caches are filled with zeros around the size of the weights."""
-    config, weights = PUBLIC[name].config(), 2 * parameters_of(name)
-    tokens = int(weights // held_by(config, 1, batch))
-    while held_by(config, tokens, batch) < weights:
+    config, size = PUBLIC[name].config(), dtype.itemsize * weights
+    tokens = int(size // held_by(config, 1, batch, dtype))
+    while held_by(config, tokens, batch, dtype) < size:
         tokens += 1
     return tokens
 
 
 def filled(config, parameters, batch, dtype):
-    return _fills(next(name for name in PUBLISHED if parameters_of(name) == parameters), batch)
+    name = next(name for name, *_ in MEETING if config.num_hidden_layers == PUBLIC[name].config().num_hidden_layers)
+    return fills(name, parameters, batch, dtype)
 
 
-def read(
-    config, parameters, tokens, batch, dtype, share=True, part=2, cache=lambda batch: 1, weight=None, together=False
-):
-    """Bytes for a token by formula, with the lines that go wrong as parameters."""
-    weights = parameters * (dtype.itemsize if weight is None else weight)
-    held = tokens * one(config, dtype, part) * cache(batch)
-    return (weights / (batch if share else 1) + held) * (batch if together else 1)
-
-
-def meet(config, parameters, batch, dtype, part=2, shared=lambda batch: batch, weight=None, whole=math.ceil):
-    weights = parameters * (dtype.itemsize if weight is None else weight)
-    return whole(weights / (shared(batch) * one(config, dtype, part)))
-
-
-def one(config, dtype, part=2):
-    """Bytes of one token of one sequence."""
-    kv_heads, head_dim = head_shapes(config)[0]
-    return part * config.num_hidden_layers * kv_heads * head_dim * dtype.itemsize
-
-
-def query_heads(config, *others):
-    part = 2 * config.num_attention_heads / head_shapes(config)[0][0]
-    return meet(config, *others, part=part) if len(others) == 3 else read(config, *others, part=part)
-
-
-def step_with(**changes):
-    return functools.partial(read, **changes), meet
-
-
-def meets_with(**changes):
-    return read, functools.partial(meet, **changes)
-
-
-VALUES = "the values were forgotten: a token leaves a key and a value, and a step reads both"
-GROUPED = "query heads were counted; a step reads the keys that are held, and those have kv_heads"
-OWN = "the cache is not shared: a step reads that of every sequence, so each token pays for its own in full"
-MISTAKES = [
-    Mistake(
-        "each token pays for all weights: a step fetches them once, and all sequences of the batch share them",
-        step_with(share=False),
-    ),
-    Mistake(OWN, step_with(cache=lambda batch: 1 / batch)),
-    Mistake(VALUES, step_with(part=1)),
-    Mistake(
-        "this is what the whole step reads; it writes one token for each sequence, so divide by the batch",
-        step_with(together=True),
-    ),
-    Mistake(
-        "each token pays for the caches of all sequences; its own is the only one that it needs",
-        step_with(cache=lambda batch: batch),
-    ),
-    Mistake("parameters are numbers, not bytes: each takes dtype.itemsize bytes", step_with(weight=1)),
-    Mistake("the weights alone; a step reads the cache too", step_with(part=0)),
-    Mistake(GROUPED, (query_heads, meet)),
-    Mistake(
-        "the batch: with twice the sequences a step reads twice the cache, so they meet at half the tokens",
-        meets_with(shared=lambda batch: 1),
-    ),
-    Mistake(
-        "more sequences read more cache, so the two meet earlier, not later", meets_with(shared=lambda batch: 1 / batch)
-    ),
-    Mistake(VALUES, meets_with(part=1)),
-    Mistake("parameters are numbers, not bytes: each takes dtype.itemsize bytes", meets_with(weight=1)),
-    Mistake("round up: at this length the cache is still a little smaller than the weights", meets_with(whole=int)),
-    Mistake("a part of a token does not exist: round up", meets_with(whole=float)),
-    Mistake(GROUPED, (read, query_heads)),
-]
+def takes(function, count):
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 @task("03c", "bytes_for_a_token against a counted step, and meets_at against filled caches, for batch 1, 2 and 8")
 def task_03c(bytes_for_a_token, meets_at=None):
     """`bytes_for_a_token(config, parameters, tokens, batch, dtype)`, `meets_at(config, parameters, batch, dtype)`."""
-    compare((bytes_for_a_token, meets_at), (counted, filled), CASES, MISTAKES, tolerance=1e-6)
-    meets = [f"{_fills('SmolLM2-135M', batch):,}" for batch in BATCHES]
+    both = bytes_for_a_token, meets_at
+    if meets_at is None:
+        call = "kv.check.task_03c(bytes_for_a_token, meets_at)"
+        raise Wrong(expected="two functions", came="one", likely=f"hand over both, without calling them: {call}")
+    if all(map(callable, both)) and [takes(one, 4) for one in both] == [True, False] and takes(meets_at, 5):
+        raise Wrong(expected="bytes_for_a_token first", came="meets_at first", likely="the two functions are swapped")
+    try:
+        compare(both, (counted, filled), CASES, MISTAKES, tolerance=1e-6)
+    except Wrong as wrong:
+        if "still running" in wrong.lines["came"] and wrong.lines["tested"].startswith("meets_at"):
+            wrong.lines["likely"] = (
+                "counting up token by token is right and too slow: take out of the loop what does not change, or divide"
+            )
+        raise
+    small = ", ".join(f"{SMALL[0].read(TOKENS, batch):,.0f} with batch {batch}" for batch in BATCHES)
+    meets = [f"{fills('SmolLM2-135M', parameters_of('SmolLM2-135M'), batch, torch.bfloat16):,}" for batch in BATCHES]
     return {
-        "bytes": "as counted in a step of two small models, for 1, 2 and 8 sequences",
+        "your guess": f"the bytes for one token fall: {small} ({SMALL[0]}). Weights are shared, caches are not",
         "meeting": f"SmolLM2 reads as much cache as weights from {', '.join(meets)} tokens each on",
     }

@@ -1,8 +1,13 @@
 """Task 03a: two clocks for one answer."""
 
+import torch
+
+from .plain import number
 from .runner import run
 from .task import Case, Mistake, compare, task
 from .words import Phrase, words
+
+RETURNED, FIRST, EACH = "returned", "seconds to the first token", "seconds for each token after it"
 
 
 class FakeClock:
@@ -16,9 +21,9 @@ class FakeClock:
 
     def tokens(self, seconds):
         """Tokens as a model gives them: each takes so many seconds."""
-        for number, spent in enumerate(seconds):
+        for token, spent in enumerate(seconds):
             self.now += spent
-            yield number
+            yield token
 
 
 def timed(what, seconds):
@@ -27,17 +32,31 @@ def timed(what, seconds):
     def play(answer, seen):
         clock = FakeClock()
         both = run(answer, answer, clock.tokens(seconds), clock)
-        if not isinstance(both, (tuple, list)) or len(both) != 2:
-            seen["seconds to the first token"] = both if both is None else Phrase(f"{words(both)}, not two numbers")
+        if not isinstance(both, (tuple, list, torch.Tensor)) or len(both) != 2:
+            seen[RETURNED] = both if both is None else Phrase(f"{words(both)}, not two numbers")
             return
-        seen["seconds to the first token"], seen["seconds for each token after it"] = both
+        seen[RETURNED] = Phrase("two numbers")
+        seen[FIRST], seen[EACH] = (number(one) for one in both)
 
-    return Case(what, play)
+    return Case(what, play, explain)
+
+
+def explain(label, expected, came):
+    if label == RETURNED and came is not None:
+        return "return both: seconds to the first token, and seconds for each token after it"
+    if label == FIRST and came == 0:
+        return (
+            "no step ran between the first two looks at the clock. list(tokens) runs all steps at once: look first, "
+            "then go through `tokens`, and look after each"
+        )
+    if label == FIRST and isinstance(came, float) and 0 < came < 0.1:
+        return "this is the computer's own clock; ask the `clock` that your function is given: clock()"
+    return None
 
 
 TIMED = [
     timed("2 s for the prompt, then 4 tokens of 0.5 s", [2.0, 0.5, 0.5, 0.5, 0.5]),
-    timed("3 s for the prompt, then steps that grow: 0.25, 0.25, 0.5, 1 s", [3.0, 0.25, 0.25, 0.5, 1.0]),
+    timed("3 s for the prompt, then steps that grow: 0.25, 0.5, 0.5, 1.75 s", [3.0, 0.25, 0.5, 0.5, 1.75]),
     timed("0.5 s for a short prompt, then one step of 0.75 s", [0.5, 0.75]),
 ]
 
@@ -105,6 +124,12 @@ TIMED_MISTAKES = [
     ),
     Mistake("the clock was started after the first token; ask it before you ask for a token", late_start),
     Mistake("all tokens were fetched before the clock was asked again; ask it after each token", all_at_once),
+    Mistake("`clock` is the clock; clock() is what it shows", lambda tokens, clock: (clock - clock, 0)),
+    Mistake("milliseconds; seconds were asked for", clocks(lambda s: 1_000 * s[0], lambda s: 1_000 * right_each(s))),
+    Mistake(
+        "the average of what the clock showed; a step takes the difference of two looks",
+        lambda tokens, clock: (2.0, sum(times := [clock() for _ in tokens]) / len(times)),
+    ),
     Mistake("the two are swapped: first token first", clocks(right_each, right_first)),
     Mistake("the sum of the later steps; divide it by their number", clocks(right_first, lambda s: sum(s[1:]))),
     Mistake(
@@ -114,6 +139,10 @@ TIMED_MISTAKES = [
     Mistake(
         "one step is not the average: later steps read more and take longer",
         clocks(right_first, lambda s: s[1]),
+    ),
+    Mistake(
+        "the step in the middle (median); the average counts the slow steps, too",
+        clocks(right_first, lambda s: sorted(s[1:])[(len(s) - 1) // 2]),
     ),
     Mistake(
         "tokens a second; seconds a token were asked for", clocks(right_first, lambda s: (len(s) - 1) / sum(s[1:]))

@@ -12,13 +12,13 @@ from ..layers.base import Layer
 from .cost import CopyCounter
 from .runner import run
 from .task import Case, Wrong
-from .words import words
+from .words import Phrase, words
 
 
-def states(batch, heads, tokens, head_dim, start=0):
-    """Keys and values in which every number is different, also between the two."""
+def states(batch, heads, tokens, head_dim, start=0, dtype=torch.float32):
+    """Keys and values in which every number is different, also between the two (few of them in bfloat16)."""
     count = batch * heads * tokens * head_dim
-    keys = torch.arange(start + 1, start + 1 + count, dtype=torch.float32).view(batch, heads, tokens, head_dim)
+    keys = torch.arange(start + 1, start + 1 + count, dtype=dtype).view(batch, heads, tokens, head_dim)
     return keys, -keys - 0.5
 
 
@@ -33,7 +33,7 @@ def make(answer, *arguments):
     return run(answer, answer, *arguments)
 
 
-def updates(what, chunks, batch=1, heads=1, head_dim=2, overwrite=False, layers=1, explain=None):
+def updates(what, chunks, batch=1, heads=1, head_dim=2, overwrite=False, layers=1, explain=None, dtype=torch.float32):
     """A case: feed `chunks` (tokens in each update) and look at what each update returns.
 
     `overwrite`: the caller writes over its tensors after each update, as a program that reuses them does.
@@ -44,12 +44,13 @@ def updates(what, chunks, batch=1, heads=1, head_dim=2, overwrite=False, layers=
         made, start = [make(answer) for _ in range(layers)], 0
         for turn, tokens in enumerate(chunks, 1):
             for number, layer in enumerate(made):
-                keys, values = states(batch, heads, tokens, head_dim, start)
+                keys, values = states(batch, heads, tokens, head_dim, start, dtype)
                 start += keys.numel()
                 returned = run(answer, layer.update, keys, values)
                 name = f"update {turn}" + (f" of layer {number}" if layers > 1 else "")
                 if not is_pair(returned):
-                    seen[f"keys after {name}"] = returned if returned is None else f"{returned!r:.60}"
+                    came = returned if returned is None else Phrase(f"{words(returned)}, and not two tensors")
+                    seen[f"keys after {name}"] = came
                     return
                 for part, tensor in zip(("keys", "values"), returned, strict=True):
                     seen[f"{part} after {name}"] = tensor.clone()
@@ -129,7 +130,7 @@ def in_model(answer, model=None, batch=2, parts=ONE_BY_ONE[0], how=ONE_BY_ONE[1]
             expected="the scores (logits) that the model gives without a cache",
             came=f"other scores from position {start} on",
         )
-    return f"{mine} layers of yours, {size}: the scores that the model gives without a cache"
+    return f"{mine} layers of yours, {size}: they give the scores that the model gives without a cache"
 
 
 def first_difference(plain, cached):

@@ -16,7 +16,7 @@ def writing(prompt, count):
         seen["new tokens"] = list(text) if isinstance(text, (tuple, torch.Tensor)) else text
         seen["positions that the model read"] = model.positions
 
-    return Case(f"a prompt of {len(prompt)} token(s), {count} new", play)
+    return Case(f"a prompt of {len(prompt)} token{'s' if len(prompt) > 1 else ''}, {count} new", play)
 
 
 WRITING = [writing([7, 4, 11, 11, 14], 20), writing([2], 3), writing([3, 14, 13, 19, 15, 0, 13], 1)]
@@ -30,6 +30,32 @@ def kept(model, prompt, count, start=len, put=lambda lists, k, v: (lists[0].exte
         put((keys, values), k, v)
         text.append(model.next_token(q[ask], keys, values))
         new = text[-1:]
+    return text
+
+
+def from_where(place):
+    """A loop that reads its prompt at position 0 and each new token at `place(keys held, tokens of the prompt)`."""
+    return lambda model, prompt, count: kept(
+        model, prompt, count, start=lambda keys: place(len(keys), len(prompt)) if keys else 0
+    )
+
+
+def swapped(lists, k, v):
+    lists[0].extend(v), lists[1].extend(k)
+
+
+def swapped_later(lists, k, v):
+    lists[bool(lists[0])].extend(k), lists[not lists[1]].extend(v)
+
+
+def one_query(model, prompt, count):
+    queries, keys, values = model.read(prompt, 0)
+    keys, values, text = list(keys), list(values), []
+    while len(text) < count:
+        text.append(model.next_token(queries[-1], keys, values))
+        if len(text) < count:
+            _, k, v = model.read(text[-1:], len(keys))
+            keys.extend(k), values.extend(v)
     return text
 
 
@@ -79,7 +105,8 @@ def newest_alone(model, prompt, count):
     return text
 
 
-RESTART = "the new token was read at position {}: positions go on where the text stands, at len(keys)"
+RESTART = "the new token was read {}: positions go on where the text stands, at len(keys)"
+SWAPPED = "keys and values are swapped: `read` returns q, k, v, and `next_token` takes the query, the keys, the values"
 WRITING_MISTAKES = [
     Mistake(
         "right tokens, but nothing was kept: the whole text goes through again at each step. Read the prompt once, "
@@ -91,13 +118,36 @@ WRITING_MISTAKES = [
         "the lists do not have yet",
         whole_text_again,
     ),
-    Mistake(RESTART.format("0 again"), lambda *a: kept(*a, start=lambda keys: 0)),
+    Mistake(RESTART.format("at position 0 again"), lambda *a: kept(*a, start=lambda keys: 0)),
+    Mistake(
+        "the prompt was forgotten: its tokens stand before the new ones, so a new token is read at len(keys), not at "
+        "the number of new tokens",
+        from_where(lambda held, prompt: held - prompt + 1),
+    ),
+    Mistake(
+        "the prompt was read as if it began at its own end; it begins at position 0, and each new token stands at "
+        "len(keys)",
+        lambda m, p, n: kept(m, p, n, start=lambda keys: len(keys) + 1 if keys else len(p)),
+    ),
+    Mistake(SWAPPED, lambda *a: kept(*a, put=swapped)),
+    Mistake(SWAPPED, lambda *a: kept(*a, put=swapped_later)),
+    Mistake(
+        "the query of the prompt asked at every step; each new token brings a query of its own: "
+        "q, k, v = model.read(...)",
+        one_query,
+    ),
+    Mistake(
+        "another OneHead was read, not the `model` that your function is given",
+        lambda model, prompt, count: kept(OneHead(), prompt, count),
+    ),
+    Mistake("nothing was written: put each new token into the list that you return", lambda *_: []),
+    Mistake("a token too many: the first one comes from reading the prompt", lambda m, p, n: kept(m, p, n + 1)),
     Mistake(
         "the keys went into both lists; the values belong into the second",
         lambda *a: kept(*a, put=lambda lists, k, v: (lists[0].extend(k), lists[1].extend(k))),
     ),
     Mistake(
-        "both went into one list; keep the keys and the values apart",
+        "the list of values is empty: keys go into one list, values into the other",
         lambda *a: kept(*a, put=lambda lists, k, v: (lists[0].extend(k), lists[0].extend(v))),
     ),
     Mistake(
@@ -110,8 +160,9 @@ WRITING_MISTAKES = [
     Mistake("the prompt is among what was returned; return the new tokens alone", lambda m, p, n: [*p, *kept(m, p, n)]),
     Mistake("a token is missing: reading the prompt gives the first one already", lambda m, p, n: kept(m, p, n - 1)),
     Mistake("one position too many: the last token was read too, and nobody asks what comes after it", also_the_last),
-    Mistake(RESTART.format("one too far on"), lambda *a: kept(*a, start=lambda keys: len(keys) + 1)),
-    Mistake(RESTART.format("one too far back"), lambda *a: kept(*a, start=lambda keys: max(len(keys) - 1, 0))),
+    Mistake(RESTART.format("one position too far on"), lambda *a: kept(*a, start=lambda keys: len(keys) + 1)),
+    Mistake(RESTART.format("one position too far on"), from_where(lambda held, prompt: held + 1)),
+    Mistake(RESTART.format("one position too far back"), lambda *a: kept(*a, start=lambda keys: max(len(keys) - 1, 0))),
 ]
 
 

@@ -81,6 +81,49 @@ def newest_value(q, K, V):
     return V[:, :, -1:]
 
 
+def by_einsum(q, K, V):
+    shares = torch.einsum("bhqd,bhkd->bhqk", q, K).div(q.size(-1) ** 0.5).softmax(-1)
+    return torch.einsum("bhqk,bhkd->bhqd", shares, V)
+
+
+def keys_first(q, K, V):
+    """Right: a column of scores, turned afterwards."""
+    return (K @ q.mT / q.shape[-1] ** 0.5).softmax(2).mT @ V
+
+
+def changes_the_keys(q, K, V):
+    K /= q.shape[-1] ** 0.5
+    return (q @ K.mT).softmax(-1) @ V
+
+
+def capital_t(q, K, V):
+    return (q @ K.permute(3, 2, 1, 0) / q.shape[-1] ** 0.5).softmax(-1) @ V  # K.T, without torch's warning
+
+
+def wrong_axes_swapped(q, K, V):
+    return (q @ K.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ V
+
+
+def star_for_at(q, K, V):
+    return torch.softmax(q * K / q.shape[-1] ** 0.5, dim=-1) * V
+
+
+def scaled_too_late(q, K, V):
+    return torch.softmax(q @ K.mT, -1) / q.shape[-1] ** 0.5 @ V
+
+
+def key_times_query(q, K, V):
+    return torch.softmax(K @ q.mT / q.shape[-1] ** 0.5, dim=-1) @ V
+
+
+def as_a_list(q, K, V):
+    return last(q, K, V).tolist()
+
+
+def as_numpy(q, K, V):
+    return last(q, K, V).numpy()
+
+
 # 01b
 
 
@@ -201,11 +244,121 @@ def forgets_to_return(model, prompt, count):
     two_lists(model, prompt, count)
 
 
+def by_step(model, prompt, count, place=lambda P, n, held: held, put=(1, 2), ask=None, keep=(True, True)):
+    """As with `two_lists`, the prompt read at 0; `place` of the new token, `put`: where keys and values come from."""
+    read = model.read(prompt, 0)
+    kept = [list(read[which]) if keeps else [] for which, keeps in zip(put, keep, strict=True)]
+    written = [model.next_token(read[0][-1], *kept)]
+    first = read[0][-1]
+    while len(written) < count:
+        read = model.read(written[-1:], place(len(prompt), len(written), len(kept[0])))
+        for rows, which, keeps in zip(kept, put, keep, strict=True):
+            rows.extend(read[which] if keeps else [])
+        written.append(model.next_token(first if ask == "prompt" else read[0][-1], *kept))
+    return written
+
+
+def place_without_the_prompt(model, prompt, count):
+    return by_step(model, prompt, count, place=lambda P, n, held: n)
+
+
+def place_after_the_append(model, prompt, count):
+    return by_step(model, prompt, count, place=lambda P, n, held: P + n)
+
+
+def prompt_at_its_end(model, prompt, count):
+    keys, values, written, new = [], [], [], prompt
+    for _ in range(count):
+        q, k, v = model.read(new, start=len(prompt) + len(written))
+        keys.extend(k), values.extend(v)
+        written.append(model.next_token(q[-1], keys, values))
+        new = written[-1:]
+    return written
+
+
+def dots_left_standing(model, prompt, count):
+    return by_step(model, prompt, count, keep=(True, False))
+
+
+def keys_for_values(model, prompt, count):
+    return by_step(model, prompt, count, put=(2, 1))
+
+
+def old_query_asks(model, prompt, count):
+    return by_step(model, prompt, count, ask="prompt")
+
+
+def another_model(model, prompt, count):
+    return two_lists(type(model)(), prompt, count)
+
+
+def one_too_many(model, prompt, count):
+    return two_lists(model, prompt, count + 1)
+
+
+def as_a_tensor(model, prompt, count):
+    return torch.tensor(two_lists(model, prompt, count))
+
+
 # 01c
+
+
+def costs(P, N, cached):
+    if cached:
+        return P + N - 1, P * P + sum(P + i for i in range(1, N))
+    return sum(P + i for i in range(N)), sum((P + i) ** 2 for i in range(N))
+
+
+def closed(P, N, cached):
+    """Right: formulas of school, floats from the divisions, a list."""
+    squares = [n * (n + 1) * (2 * n + 1) / 6 for n in (P - 1, P + N - 1)]
+    if not cached:
+        return [N * P + N * (N - 1) / 2, squares[1] - squares[0]]
+    return [P + N - 1, P**2 + (N - 1) * (P + N / 2)]
+
+
+def as_tensor(P, N, cached):
+    return torch.tensor(costs(P, N, cached))
+
+
+def with_products(products):
+    """Right positions, and dot products as `products(P, N, cached)` says."""
+    return lambda P, N, cached: (costs(P, N, cached)[0], products(P, N, cached))
+
+
+def positions_alone(P, N, cached):
+    return costs(P, N, cached)[0]
+
+
+def lists_of_steps(P, N, cached):
+    fed = [P] + [1] * (N - 1) if cached else [P + i for i in range(N)]
+    return fed, [q * (P + i) for i, q in enumerate(fed)]
+
+
+def a_step_missing(P, N, cached):
+    return costs(P, N, cached) if cached else (sum(P + i for i in range(N - 1)), costs(P, N, cached)[1])
+
+
+def gauss_from_one(P, N, cached):
+    return costs(P, N, cached) if cached else ((P + N) * (P + N - 1) // 2, costs(P, N, cached)[1])
+
+
+def in_text(P, N, cached):
+    return tuple(map(str, costs(P, N, cached)))
+
+
+def without_else(P, N, cached):
+    if cached:
+        return costs(P, N, cached)
 
 
 def positions(P, N, cached):
     return P + N - 1 if cached else N * P + N * (N - 1) // 2
+
+
+def positions_said(said):
+    """Dot products are right, positions as `said` by a function of before."""
+    return lambda P, N, cached: (said(P, N, cached), costs(P, N, cached)[1])
 
 
 def p_plus_n(P, N, cached):
@@ -233,11 +386,11 @@ def one_more_each_step(P, N, cached):
 
 
 def turned_round(P, N, cached):
-    return positions(P, N, not cached)
+    return costs(P, N, not cached)
 
 
 def cache_ignored(P, N, cached):
-    return positions(P, N, False)
+    return costs(P, N, False)
 
 
 def prompt_in_one_step(P, N, cached):
@@ -267,6 +420,14 @@ WRONG = {
         (weights_alone, "still to be multiplied with the values"),
         (without_token_axis, "keep the axis of the tokens"),
         (not_turned, "K has to be turned"),
+        (changes_the_keys, "writes into a tensor that it was given"),
+        (capital_t, "K.T swaps all four axes"),
+        (wrong_axes_swapped, "K has to be turned"),
+        (star_for_at, "a dot product also adds them up"),
+        (scaled_too_late, "divided after the softmax"),
+        (key_times_query, "the query goes first"),
+        (as_a_list, "a list came"),
+        (as_numpy, "a NumPy array"),
         (newest_value, "expected"),
         (lambda q, K, V: torch.zeros(1, 1, 1, 4), "expected"),
     ],
@@ -274,9 +435,18 @@ WRONG = {
         (keeps_nothing, "nothing was kept"),
         (whole_text_again, "so they are there twice"),
         (positions_restart, "read at position 0 again"),
-        (one_position_too_far, "one too far on"),
+        (one_position_too_far, "one position too far on"),
+        (place_after_the_append, "one position too far on"),
+        (place_without_the_prompt, "the prompt was forgotten"),
+        (prompt_at_its_end, "it begins at position 0"),
+        (dots_left_standing, "the list of values is empty"),
+        (keys_for_values, "swapped"),
+        (old_query_asks, "the query of the prompt asked"),
+        (another_model, "another OneHead"),
+        (one_too_many, "a token too many"),
+        (lambda model, prompt, count: [], "nothing was written"),
         (keys_in_both, "went into both lists"),
-        (all_in_one_list, "went into one list"),
+        (all_in_one_list, "values into the other"),
         (first_one_asks, "the newest token asks"),
         (only_the_newest_kept, "were replaced"),
         (returns_the_prompt_too, "return the new tokens alone"),
@@ -287,16 +457,32 @@ WRONG = {
         (forgets_to_return, "`return` missing"),
     ],
     "01c": [
-        (p_plus_n, "P + N: the last new token is never read"),
-        (p_times_n, "P x N: the text grows"),
-        (final_text_each_time, "not every step reads the final text"),
-        (prompt_forgotten_without, "without a cache it is read again at every step"),
-        (prompt_forgotten_with, "does not save the first reading"),
-        (one_more_each_step, "one too many at each step"),
+        (positions_said(p_plus_n), "P + N: the last new token is never read"),
+        (positions_said(p_times_n), "P x N: the text grows"),
+        (positions_said(final_text_each_time), "not every step reads the final text"),
+        (positions_said(prompt_forgotten_without), "without a cache it is read again at every step"),
+        (positions_said(prompt_forgotten_with), "does not save the first reading"),
+        (positions_said(one_more_each_step), "one too many at each step"),
+        (positions_said(prompt_in_one_step), "not in one step"),
+        (positions_said(p_plus_n_twice), "P x N: the text grows"),
         (turned_round, "turned round"),
         (cache_ignored, "number without a cache"),
-        (prompt_in_one_step, "not in one step"),
-        (p_plus_n_twice, "P x N: the text grows"),
+        (a_step_missing, "a step is missing"),
+        (gauss_from_one, "it begins at P"),
+        (positions_alone, "two numbers are asked for"),
+        (lists_of_steps, "the card asks for their sum"),
+        (in_text, "text came"),
+        (without_else, "`return` missing"),
+        (lambda P, N, cached: costs(P, N, cached)[::-1], "positions first"),
+        (with_products(positions), "each query meets many keys"),
+        (with_products(lambda P, N, c: costs(P, N, c)[1] if c else sum(P + i for i in range(N))), "meets each key"),
+        (with_products(lambda P, N, c: costs(P, N, False)[1]), "later steps have one query"),
+        (with_products(lambda P, N, c: costs(P, N, c)[1] if c else costs(P, N, c)[1] // 2), "hidden afterwards"),
+        (with_products(lambda P, N, c: costs(P, N, c)[1] if c else positions(P, N, c) ** 2), "square of the sum"),
+        (with_products(lambda P, N, c: sum(P + i for i in range(N)) if c else costs(P, N, c)[1]), "P keys each"),
+        (with_products(lambda P, N, c: P * P + N - 1 if c else costs(P, N, c)[1]), "all the keys so far"),
+        (with_products(lambda P, N, c: costs(P, N, c)[1] + (P + N if c else 0)), "the last new token is never read"),
+        (with_products(lambda P, N, c: costs(P, N, c)[1] - (N - 1 if c else 0)), "looks at itself"),
     ],
     "01d": [
         (dict.fromkeys(KEPT, "always"), "layer 0 proves nothing"),
@@ -309,4 +495,10 @@ WRONG = {
         (KEPT | {"window": "yes"}, "choose one of: always"),
     ],
 }
-RIGHT = {"01a": [last, by_library, by_hand], "01b": [two_lists, blocks_in_lists], "01c": [positions], "01d": [KEPT]}
+SHOUTED = {name.upper(): f" {word.capitalize()}\n" for name, word in KEPT.items()}
+RIGHT = {
+    "01a": [last, by_library, by_hand, by_einsum, keys_first],
+    "01b": [two_lists, blocks_in_lists, as_a_tensor],
+    "01c": [costs, closed, as_tensor],
+    "01d": [KEPT, SHOUTED],
+}
