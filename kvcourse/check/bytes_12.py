@@ -8,6 +8,7 @@ import torch
 from ..layers.blocks import QuantizedBuffer
 from ..layers.quantized import QuantizedLayer
 from ..quantize import AffineFormat, Quantized
+from .plain import number
 from .task import Case, Mistake, compare, task
 from .withheld import run_without
 
@@ -29,7 +30,7 @@ def asking(tokens, options, name):
     """A case: the bytes of a cache after `tokens` tokens."""
 
     def play(answer, seen):
-        seen["bytes"] = run_without([] if answer is truth else OWN, answer, answer, tokens, **options)
+        seen["bytes"] = number(run_without([] if answer is truth else OWN, answer, answer, tokens, **options))
 
     return Case(f"{tokens} tokens, {name}", play)
 
@@ -45,25 +46,54 @@ def held(tokens, layers, kv_heads, head_dim, bits, group, residual, **lines):
     old = lines.get("old", lambda tokens, residual: max(tokens - residual, 0))(tokens, residual)
     up, whole = lines.get("up", math.ceil), lines.get("whole", math.floor)
     key_groups = whole(old / group)
-    key_codes = min(key_groups * group, old) if lines.get("wait", True) else old
+    key_codes = key_groups * group if lines.get("wait", True) else old
+    if lines.get("capped"):
+        key_codes = min(key_codes, old)
     row = up(head_dim * bits / lines.get("bits_a_byte", 8))
-    value_groups = lines.get("value_groups", up(head_dim / group))
-    exact = (tokens - key_codes) + (tokens - old) if lines.get("exact", True) else 0
-    scales = key_groups * head_dim + old * value_groups
+    value_groups = lines.get("value_groups", lambda head_dim, group: up(head_dim / group))(head_dim, group)
+    exact_keys = min(tokens, residual) if lines.get("nobody_waits") else tokens - key_codes
+    exact_values = {"none": 0, "residual": residual}.get(lines.get("exact_values"), tokens - old)
+    exact = exact_keys + exact_values if lines.get("exact", True) else 0
+    scales = key_groups * (1 if lines.get("one_a_group") else head_dim) + old * value_groups
     if lines.get("keys_as_values"):
         key_codes, scales = old, 2 * old * value_groups
         exact = 2 * (tokens - old)
     if lines.get("values_as_keys"):
         scales, exact, old = 2 * key_groups * head_dim, 2 * (tokens - key_codes), key_codes
-    a_head = (key_codes + old) * row + metadata * scales + exact * head_dim * exact_bytes
-    return layers * kv_heads * a_head * lines.get("part", 1)
+    codes = (key_codes + old) * row
+    if lines.get("end_to_end"):
+        codes = math.ceil(key_codes * head_dim * bits / 8) + math.ceil(old * head_dim * bits / 8)
+    a_head = codes + metadata * scales + exact * head_dim * exact_bytes
+    times = {"layers": kv_heads, "heads": layers, "both": 1}.get(lines.get("forgotten"), layers * kv_heads)
+    return times * a_head * lines.get("part", 1)
+
+
+def of_the_lesson(tokens, residual, group, **_):
+    """The formula of the lesson with the numbers of its model."""
+    old = max(tokens - residual, 0)
+    coded = old // group * group + old
+    return 30 * 3 * (36 * coded + 128 * (2 * tokens - coded))
 
 
 def but(**lines):
     return functools.partial(held, **lines)
 
 
+def same(x):
+    return x
+
+
+def rounded_up(head_dim, group):
+    return math.ceil(head_dim / group)
+
+
+WAIT = "the keys of a group wait until it is full: the tokens that are left over stay exact"
+TWICE = (
+    "two things are rounded up: the codes of a token to whole bytes, and its groups to whole groups. The lesson's "
+    "formula needs neither, because 64 numbers of 4 bits fill both"
+)
 PADDED = "a row of codes ends with a whole byte, so round up for each token: ceil(head_dim * bits / 8)"
+SHORTER = "with 20 channels and groups of 16 a token has two groups, the second one shorter: round up"
 MISTAKES = [
     Mistake("scales and offsets were forgotten: each group has both, 2 bytes each", but(metadata=0)),
     Mistake("each group has a scale and an offset: 2 bytes each, 4 together", but(metadata=2)),
@@ -84,11 +114,30 @@ MISTAKES = [
         "saving was promised from the first token on; up to `residual` tokens nothing is quantized at all",
         but(old=lambda tokens, residual: tokens, keys_as_values=True),
     ),
+    Mistake(WAIT, but(wait=False, whole=math.ceil)),
+    Mistake(WAIT, but(whole=math.ceil, capped=True)),
+    Mistake(WAIT, but(whole=math.ceil)),
+    Mistake(WAIT, but(wait=False)),
+    Mistake("there are whole groups only: old // group, and not old / group", but(whole=same)),
     Mistake(
-        "the keys of a group wait until it is full: the tokens that are left over stay exact",
-        but(wait=False, whole=math.ceil),
+        "keys that wait for a whole group are exact, too: all tokens but those whose keys are codes",
+        but(nobody_waits=True),
     ),
-    Mistake("the keys of a group wait until it is full: the tokens that are left over stay exact", but(wait=False)),
+    Mistake(
+        "for keys each *channel* of a group has a scale and an offset of its own: head_dim of them for each group",
+        but(one_a_group=True),
+    ),
+    Mistake(TWICE, but(up=same)),
+    Mistake(TWICE, but(up=math.floor)),
+    Mistake("each token's codes fill whole bytes; here all codes were laid end to end", but(end_to_end=True)),
+    Mistake("the layers were forgotten: each has keys and values", but(forgotten="layers")),
+    Mistake("the heads were forgotten: each has keys and values", but(forgotten="heads")),
+    Mistake("layers and heads were forgotten: each head of each layer has keys and values", but(forgotten="both")),
+    Mistake(
+        "30 layers, 3 heads and 36 bytes belong to the model of the lesson: compute with the arguments", of_the_lesson
+    ),
+    Mistake("the exact values are missing in the sum: tokens - old of them", but(exact_values="none")),
+    Mistake("with fewer tokens than `residual` only `tokens` are exact", but(exact_values="residual")),
     Mistake(
         "keys are grouped along time: a channel has a scale and an offset for each group of tokens, not for each token",
         but(keys_as_values=True),
@@ -99,12 +148,11 @@ MISTAKES = [
     ),
     Mistake("the exact tokens are missing in the sum: they take head_dim numbers of 2 bytes each", but(exact=False)),
     Mistake("exact numbers are bfloat16, 2 bytes", but(exact_bytes=4)),
-    Mistake(PADDED, but(up=lambda x: x, value_groups=2)),
-    Mistake(PADDED, but(up=math.floor, value_groups=2)),
-    Mistake(
-        "with 20 channels and groups of 16 a token has two groups, the second one shorter: round up",
-        but(value_groups=1),
-    ),
+    Mistake(PADDED, but(up=same, value_groups=rounded_up)),
+    Mistake(PADDED, but(up=math.floor, value_groups=rounded_up)),
+    Mistake(SHORTER, but(value_groups=lambda head_dim, group: 1)),
+    Mistake(SHORTER, but(value_groups=lambda head_dim, group: head_dim / group)),
+    Mistake(SHORTER, but(value_groups=lambda head_dim, group: head_dim // group)),
     Mistake("bits were counted, not bytes: 8 bits are a byte", but(bits_a_byte=1)),
     Mistake("keys or values alone: both are held", but(part=0.5)),
     Mistake(
@@ -123,6 +171,6 @@ MISTAKES = [
 def task_12c(function):
     """`function(tokens, layers, kv_heads, head_dim, bits, group, residual)` -> bytes."""
     compare(function, truth, CASES, MISTAKES)
-    plain = 2 * 2 * 30 * 3 * 64
-    shares = [f"{tokens}: {100 * truth(tokens, **SMOL) / (plain * tokens):.0f} %" for tokens in (10, 128, 129, 500)]
-    return {"bytes": "as nbytes() says, six times", "of bfloat16": f"tokens and what is left: {', '.join(shares)}"}
+    left = {bits: 100 * truth(500, **SMOL | {"bits": bits}) / (2 * 2 * 30 * 3 * 64 * 500) for bits in (4, 2)}
+    shares = " and ".join(f"{share:.0f} % with {bits} bits" for bits, share in left.items())
+    return {"bytes": "as nbytes() says, six times", "of bfloat16": f"128 tokens: 100 %. 500 tokens: {shares}"}

@@ -3,6 +3,7 @@
 import torch
 
 from ..quantize import packing
+from .runner import Stopped
 from .task import Case, Mistake, compare, task
 from .withheld import run_without
 from .words import Phrase, words
@@ -15,18 +16,61 @@ def packs(what, bits, numbers):
 
     def play(answer, seen):
         codes = torch.tensor(numbers, dtype=torch.uint8)
-        packed = run_without(OWN, answer[0], answer[0], codes.clone(), bits)
-        if not isinstance(packed, torch.Tensor) or packed.dtype != torch.uint8:
-            kind = f"a tensor of type {packed.dtype}" if isinstance(packed, torch.Tensor) else words(packed)
-            seen["what pack returned"] = packed if packed is None else Phrase(f"{kind}, not torch.uint8")
+        packed = called("pack_codes", seen, answer[0], codes, bits)
+        if packed is None:
             return
         seen["bytes taken"] = packed.nbytes
         seen["bytes, bit by bit"] = bits_of(packed)
-        read = run_without(OWN, answer[1], answer[1], pack(codes, bits), bits, len(numbers))
-        listed = read.tolist() if isinstance(read, torch.Tensor) and read.ndim == 1 else read
-        seen["codes that unpack reads from the right bytes"] = tuple(listed) if isinstance(listed, list) else listed
+        read = called("unpack_codes", seen, answer[1], pack(codes, bits), bits, len(numbers))
+        if read is not None:
+            seen["codes that unpack_codes reads from the right bytes"] = tuple(read.tolist())
 
-    return Case(what, play)
+    return Case(what, play, explain)
+
+
+BYTES = Phrase("a tensor of type torch.uint8 with one axis")
+WRITTEN = "numbers handed over that were written over"
+
+
+def called(name, seen, function, given, *numbers):
+    """What one of the two functions returns, if it is bytes; noted in `seen` in any case."""
+    mine, label = given.clone(), f"what {name} returned"
+    try:
+        result = run_without(OWN, function, function, mine, *numbers)
+    except Stopped as stop:
+        if stop.kind != "error" or "IndexError" not in stop.what:
+            raise
+        seen[label] = Phrase(str(stop))
+        return None
+    seen[label] = kind(result)
+    if seen[label] != BYTES:
+        return None
+    seen[f"{WRITTEN} by {name}"] = int((mine != given).sum())
+    return result
+
+
+def kind(given):
+    """What sort of object this is, in words; None for None."""
+    if given is None:
+        return None
+    if not isinstance(given, torch.Tensor):
+        return Phrase(words(given))
+    if given.dtype != torch.uint8:
+        return Phrase(f"a tensor of type {given.dtype}")
+    return BYTES if given.ndim == 1 else Phrase(words(given))
+
+
+def explain(label, expected, came):
+    if label.startswith(WRITTEN):
+        return "your function wrote into the caller's tensor: make a new one for the result"
+    if "IndexError" in str(came):
+        return (
+            "there is no such byte. n codes take n * bits / 8 bytes, rounded up; divmod(i * bits, 8) gives first the "
+            "byte, then the bit in it; and a code goes on in the next byte only where shift + bits > 8"
+        )
+    if label.startswith("what") and came is not None:
+        return f"{label.split()[1]} returns a tensor of type torch.uint8, (n,)"
+    return None
 
 
 def bits_of(packed):
@@ -84,6 +128,23 @@ def one_each(codes, bits):
     return codes.clone()
 
 
+def overwrites(codes, bits):
+    """Writes a byte anew for each code that begins in it, or ends in it."""
+    packed = torch.zeros(-(-len(codes) * bits // 8), dtype=torch.uint8)
+    for number, code in enumerate(codes.tolist()):
+        byte, shift = divmod(number * bits, 8)
+        packed[byte] = code << shift & 255
+        if shift + bits > 8:
+            packed[byte + 1] = code >> 8 - shift
+    return packed
+
+
+def float_bytes(codes, bits):
+    packed = torch.zeros(-(-len(codes) * bits // 8))
+    packed[0] |= codes.tolist()[0]
+    return packed
+
+
 SWAPPED = "the halves are swapped: the first code belongs into the low bits of byte 0, on the right as it is written"
 MISTAKES = [
     Mistake(SWAPPED, packing_but(high_first=True)),
@@ -101,10 +162,15 @@ MISTAKES = [
         packing_but(size=lambda bits: bits // 8 + 1),
     ),
     Mistake(
-        "bits were pushed over the top of a byte, and uint8 forgets them: a code across two bytes has to be written "
-        "into both, code << shift into the first and code >> (8 - shift) into the next",
+        "the upper bits of a code that lies across two bytes are lost: those pushed over the top of its first byte, "
+        "code >> (8 - shift), belong into the low end of the next one",
         packing_but(carry=False),
     ),
+    Mistake(
+        "a byte forgot what stood in it: `|=` adds the bits of a code to a byte, `=` writes the byte anew",
+        (overwrites, unpack),
+    ),
+    Mistake("these bytes are floats: torch.zeros(..., dtype=torch.uint8)", (float_bytes, unpack)),
     Mistake(
         "each code of 3 bits got the room of 4: let the next one begin at bit number * bits, across bytes",
         packing_but(width=4),
@@ -122,7 +188,7 @@ MISTAKES = [
 ]
 
 
-@task("11b", "pack and unpack, first with 4 bits, then with 3, for several counts of codes")
+@task("11b", "pack_codes and unpack_codes, first with 4 bits, then with 3, for several counts of codes")
 def task_11b(pack_codes, unpack_codes):
     """`pack_codes(codes, bits)` -> bytes, and `unpack_codes(packed, bits, count)` -> codes; all of them uint8."""
     compare((pack_codes, unpack_codes), (pack, unpack), CASES, MISTAKES)

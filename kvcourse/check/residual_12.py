@@ -39,6 +39,8 @@ class _Block:
 
 def tokens_of(tensor, given):
     """The tokens of `tensor` as text: "0~ 1~ 2 3", with a ~ for each time that one was quantized."""
+    if tensor.dtype != given.dtype:
+        return Phrase(f"numbers of type {tensor.dtype}")
     if tensor.ndim != 4 or tensor.shape[:2] + tensor.shape[3:] != given.shape[:2] + given.shape[3:]:
         return Phrase(words(tensor))
     said = []
@@ -49,14 +51,14 @@ def tokens_of(tensor, given):
     return Phrase(" ".join(said) or "no tokens")
 
 
-def feeding(what, chunks, residual, batch=1, heads=1, head_dim=2, overwrite=False):
+def feeding(what, chunks, residual, batch=1, heads=1, head_dim=2, overwrite=False, dtype=torch.float32):
     """A case: feed `chunks`, write down which tokens each update returns, and what was quantized meanwhile."""
 
     def play(answer, seen):
         formats, given, start = Marking(), None, 0
         layer = make(answer, formats, residual)
         for turn, tokens in enumerate(chunks, 1):
-            new = states(batch, heads, tokens, head_dim, start)
+            new = [tensor.to(dtype) for tensor in states(batch, heads, tokens, head_dim, start)]
             start += new[0].numel()
             given = new if given is None else [torch.cat(pair, dim=2) for pair in zip(given, new, strict=True)]
             given = [tensor.clone() for tensor in given]
@@ -71,11 +73,12 @@ def feeding(what, chunks, residual, batch=1, heads=1, head_dim=2, overwrite=Fals
             if overwrite:
                 new[0].fill_(0), new[1].fill_(0)
 
-    return Case(f"{what}; a ~ marks a token read back from its codes", play)
+    return Case(f"{what}. ~ marks a token read back from its codes, ? one that was never handed over", play)
 
 
 CASES = [
     feeding("residual 2: six tokens, one at a time", [1] * 6, 2),
+    feeding("residual 2: five tokens in float16", [1] * 5, 2, dtype=torch.float16),
     feeding("residual 3: a prompt of 7 tokens, then 1, 1, 1; 2 sequences, 3 heads", [7, 1, 1, 1], 3, 2, 3, 4),
     feeding("residual 4: chunks of 3, 1, 5, 2", [3, 1, 5, 2], 4, 1, 2, 4),
     feeding("residual 0: 2, 1, 1", [2, 1, 1], 0),
@@ -89,7 +92,7 @@ def task_12a(layer_class):
     compare(layer_class, Residual, CASES, MISTAKES)
     _check_memory(layer_class)
     return {
-        "small": "five cases: order of the text, the newest exact, each token quantized once",
+        "small": "six cases: order of the text, the newest exact, each token quantized once",
         "memory": "after 40 tokens, 4 of them are held exactly",
         "model": _in_model(layer_class),
     }
@@ -105,8 +108,8 @@ def _check_memory(answer, tokens=40, residual=4):
             tested=f"exact tokens held after {tokens} tokens, residual {residual}",
             expected=f"{residual}",
             came=f"room for {exact}",
-            likely="the right tokens are returned, but exact copies of old ones are still held: keep "
-            "exact[:, :, surplus:].clone()",
+            likely="the right tokens are returned, but old ones are still held as numbers: keep what quantize returns "
+            "in self.blocks, and of the exact ones exact[:, :, surplus:].clone() alone",
         )
 
 

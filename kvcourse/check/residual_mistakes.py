@@ -2,7 +2,10 @@
 
 import torch
 
+from ..quantize import PER_TOKEN, HalfQuadratic
 from .task import Mistake
+
+OTHER = HalfQuadratic(4, PER_TOKEN)  # the format that stands in the notebook
 
 
 class Residual:
@@ -87,9 +90,56 @@ def exact_kept_too(self, part, new):
     return torch.cat([*old, exact], dim=2)
 
 
+def in_type(dtype):
+    """Reads blocks back in this type, whatever the new tokens are."""
+
+    def append(self, part, new):
+        old = [self.format.dequantize(block, dtype) for block in self.blocks[part]]
+        exact = torch.cat([self.exact[part], new], dim=2) if part in self.exact else new
+        if surplus := self.surplus(exact.shape[2]):
+            self.store(part, exact[:, :, :surplus])
+        self.exact[part] = exact[:, :, surplus:].clone()
+        return self.joined(old, exact, new)
+
+    return append
+
+
+def one_part(blocks=None, exact=None, read=None, held=None):
+    """Uses the same part for keys and values in one place: where blocks or exact tokens are kept, or looked up."""
+
+    def append(self, part, new):
+        old = [self.format.dequantize(block, new.dtype) for block in self.blocks[read or part]]
+        before = held or part
+        together = torch.cat([self.exact[before], new], dim=2) if before in self.exact else new
+        surplus = self.surplus(together.shape[2])
+        if surplus:
+            self.blocks[blocks or part].append(self.format.quantize(together[:, :, :surplus]))
+        self.exact[exact or part] = together[:, :, surplus:].clone()
+        return torch.cat([*old, together], dim=2)
+
+    return append
+
+
+def other_format(self, part, leaving):
+    self.blocks[part].append(OTHER.quantize(leaving))
+
+
+def other_format_both_ways(self, part, new):
+    old = [OTHER.dequantize(block, new.dtype) for block in self.blocks[part]]
+    exact = torch.cat([self.exact[part], new], dim=2) if part in self.exact else new
+    if surplus := self.surplus(exact.shape[2]):
+        self.blocks[part].append(OTHER.quantize(exact[:, :, :surplus]))
+    self.exact[part] = exact[:, :, surplus:].clone()
+    return torch.cat([*old, exact], dim=2)
+
+
 ONCE = (
     "the whole history was quantized again: its error grows each time. Quantize only the tokens that leave the residual"
 )
+AXIS = "tokens lie along axis 2 of (batch, kv_heads, tokens, head_dim): torch.cat(..., dim=2)"
+DTYPE = "blocks are read back in one fixed type: self.format.dequantize(block, new.dtype)"
+PART = "keys stand among the values: use `part` in each place, for the blocks and for the exact tokens"
+FORMAT = "the format that the layer was given is not used: self.format.quantize, not FOUR_BITS"
 MISTAKES = [
     Mistake(ONCE, layer(store=requantizes)),
     Mistake(
@@ -138,7 +188,31 @@ MISTAKES = [
         "one token leaves at a time, but a long prompt brings many: all beyond `residual` leave",
         layer(surplus=lambda self, tokens: int(tokens > self.residual)),
     ),
-    Mistake("nothing was quantized: nothing is saved", layer(surplus=lambda self, tokens: 0)),
+    Mistake(
+        "with fewer tokens than the residual the surplus is negative, and a slice to -1 takes tokens all the same: "
+        "max(..., 0)",
+        layer(surplus=lambda self, tokens: tokens - self.residual),
+    ),
+    Mistake(AXIS, layer(joined=lambda self, old, exact, new: torch.cat([*old, exact], dim=1))),
+    Mistake(AXIS, layer(joined=lambda self, old, exact, new: torch.cat([*old, exact], dim=-1))),
+    Mistake(AXIS, layer(joined=lambda self, old, exact, new: torch.cat([*old, exact]))),
+    Mistake(
+        "`old` is a list of tensors, and a list in a list is no tensor: torch.cat([*old, exact], dim=2)",
+        layer(joined=lambda self, old, exact, new: torch.cat([old, exact], dim=2)),
+    ),
+    Mistake(DTYPE, layer(append=in_type(torch.float32))),
+    Mistake(DTYPE, layer(append=in_type(torch.bfloat16))),
+    Mistake(DTYPE, layer(append=in_type(torch.float16))),
+    *(Mistake(PART, layer(append=one_part(**{place: "keys"}))) for place in ("blocks", "exact", "read", "held")),
+    Mistake(PART, layer(append=one_part(exact="keys", held="keys"))),
+    Mistake(PART, layer(append=one_part(blocks="keys", read="keys"))),
+    Mistake(PART, layer(append=one_part("keys", "keys", "keys", "keys"))),
+    Mistake(FORMAT, layer(store=other_format)),
+    Mistake(FORMAT, layer(append=other_format_both_ways)),
+    Mistake(
+        "nothing was quantized: count tokens with exact.shape[2], and compare with self.residual",
+        layer(surplus=lambda self, tokens: 0),
+    ),
     Mistake("the keys were quantized and the values were not", layer(append=keys_alone)),
     Mistake("a new block replaced the older ones; append it to self.blocks[part]", layer(store=last_block_alone)),
     Mistake(

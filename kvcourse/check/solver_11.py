@@ -3,7 +3,8 @@
 import torch
 
 from ..quantize import hqq
-from .task import Case, Mistake, compare, task
+from .solver_mistakes import MISTAKES, solve
+from .task import Case, compare, task
 from .withheld import run_without
 from .words import Phrase, words
 
@@ -34,90 +35,43 @@ def solving(what, values, bits, counts, reach=1.0):
             came = run_without(OWN, answer, answer, *given, 2**bits - 1, steps)
             label = f"zero points after {steps} step" + "s" * (steps > 1)
             fits = isinstance(came, torch.Tensor) and came.shape == zero.shape
-            seen[label] = tuple(round(x, 3) for x in came.flatten().tolist()) if fits else came
-            if not fits and came is not None:
-                seen[label] = Phrase(words(came))
+            seen[label] = tuple(round(x, 3) for x in came.flatten().tolist()) if fits else shape_of(came)
+            written = [int((a != b).sum()) for a, b in zip(given, (values, scale, zero), strict=True)]
+            seen[f"{WRITTEN} in {steps} step" + "s" * (steps > 1)] = sum(written)
 
-    return Case(what, play)
+    return Case(what, play, explain)
+
+
+WRITTEN = "numbers of values, scale and zero that were written over"
+
+
+def shape_of(came):
+    """What came in the place of the zero points, in words; None for None."""
+    if came is None:
+        return None
+    many = isinstance(came, list) and len(came) > 0 and all(isinstance(one, torch.Tensor) for one in came)
+    return (
+        Phrase(f"a tensor of shape {tuple(came.shape)}")
+        if isinstance(came, torch.Tensor)
+        else Phrase(f"a list of {len(came)} tensors" if many else words(came))
+    )
+
+
+def explain(label, expected, came):
+    if label.startswith(WRITTEN):
+        return "your function wrote into what it was handed: `zero = ...` makes a new tensor, `zero[:] = ...` does not"
+    if "list of" in str(came):
+        return "only the last zero points are returned, one tensor, (groups, 1)"
+    if str(came).startswith("["):
+        return "return a tensor, (groups, 1), not a list"
+    return None
 
 
 CASES = [
-    solving("one group of 8 numbers, 2 bits, one step", outliers(1, seed=5), 2, [1]),
+    solving("2 groups of 8 numbers, 2 bits, one step", outliers(2, seed=5), 2, [1]),
     solving("3 groups of 8 numbers, 2 bits", outliers(3, seed=5), 2, [1, 2, 6]),
     solving("2 groups of 16 numbers, 2 bits, with numbers beyond the last level", outliers(2, 16, 47), 2, [1, 6], 0.6),
     solving("2 groups of 16 numbers, 3 bits", outliers(2, 16, seed=5), 3, [1, 3]),
-]
-
-
-def solve(values, scale, zero, levels, steps, **lines):
-    """The right answer, with its lines as parameters."""
-    code = lines.get("code", lambda v, s, z: (v / s + z).round().clamp(0, levels))
-    read = lines.get("read", lambda c, s, z: (c - z) * s)
-    large = lines.get("large", lambda v, r: hqq.shrink(r))
-    best = lines.get("best", lambda c, v, e, s: (c - (v - e) / s).mean(-1, keepdim=True))
-    first = code(values, scale, zero)
-    for _ in range(lines.get("count", lambda steps: steps)(steps)):
-        codes = first if "once" in lines else code(values, scale, zero)
-        residual = values - read(codes, scale, zero)
-        zero = best(codes, values, large(values, residual), scale)
-    return zero
-
-
-def but(**lines):
-    return lambda *given: solve(*given, **lines)
-
-
-MISTAKES = [
-    Mistake(
-        "the sign of the zero point is turned: from value = (code - zero) * scale follows zero = code - value / scale",
-        but(best=lambda c, v, e, s: ((v - e) / s - c).mean(-1, keepdim=True)),
-    ),
-    Mistake(
-        "the sign of the zero point is turned: a code is read back as (code - zero) * scale",
-        but(read=lambda c, s, z: (c + z) * s),
-    ),
-    Mistake(
-        "the values were shrunk; shrink the residual, what is left over when a code is read back",
-        but(large=lambda v, r: hqq.shrink(v)),
-    ),
-    Mistake(
-        "nothing was shrunk, and the residual explains itself: the zero point never moves. e = shrink(residual)",
-        but(large=lambda v, r: r),
-    ),
-    Mistake(
-        "e was left out: then an outlier pulls the zero point as before. Take e from the values first",
-        but(large=lambda v, r: torch.zeros_like(r)),
-    ),
-    Mistake(
-        "e has the wrong sign: the residual is values minus what is read back, and values - e sets e aside",
-        but(large=lambda v, r: -hqq.shrink(r)),
-    ),
-    Mistake("it stops at step 1: is the `return` inside the loop?", but(count=lambda steps: min(steps, 1))),
-    Mistake(
-        "the codes were computed once; a new zero point gives new codes, so compute them in each step", but(once=True)
-    ),
-    Mistake("one step too many", but(count=lambda steps: steps + 1)),
-    Mistake("one step too few", but(count=lambda steps: steps - 1)),
-    Mistake(
-        "one mean over all groups; each group has a zero point of its own: mean(-1, keepdim=True)",
-        but(best=lambda c, v, e, s: (c - (v - e) / s).mean().expand(len(c), 1)),
-    ),
-    Mistake(
-        "keep the axis of the group: mean(-1, keepdim=True)", but(best=lambda c, v, e, s: (c - (v - e) / s).mean(-1))
-    ),
-    Mistake(
-        "codes and values were mixed without the scale: (values - e) / scale is counted in steps, as codes are",
-        but(best=lambda c, v, e, s: (c - (v - e)).mean(-1, keepdim=True)),
-    ),
-    Mistake(
-        "codes beyond the last level cannot be stored: clamp them to 0 ... levels",
-        but(code=lambda v, s, z: (v / s + z).round()),
-    ),
-    Mistake("codes are whole numbers: round them", but(code=lambda v, s, z: (v / s + z).clamp(0, 3))),
-    Mistake(
-        "the zero point was left out of the codes: round(values / scale + zero)",
-        but(code=lambda v, s, z: (v / s).round().clamp(0, 3)),
-    ),
 ]
 
 

@@ -149,6 +149,79 @@ def gives_no_cache(model, ids, **options):
     return model.generate(ids, cache=cache_for(model, offloading=True), **options)
 
 
+def catches_the_host_too(model, ids, **options):
+    try:
+        return model.generate(ids, cache=cache_for(model), **options)
+    except (torch.OutOfMemoryError, MemoryError):
+        pass
+    return model.generate(ids, cache=cache_for(model, offloading=True), **options)
+
+
+def two_tries_and_silence(model, ids, **options):
+    for offloading in (False, True):
+        try:
+            return model.generate(ids, cache=cache_for(model, offloading), **options)
+        except torch.OutOfMemoryError:
+            print("", end="")
+
+
+def swallows_the_rest(model, ids, **options):
+    try:
+        return model.generate(ids, cache=cache_for(model), **options)
+    except torch.OutOfMemoryError:
+        pass
+    except Exception:
+        return None
+    return model.generate(ids, cache=cache_for(model, offloading=True), **options)
+
+
+def first_cache_in_a_list(model, ids, **options):
+    caches = [cache_for(model), cache_for(model, offloading=True)]
+    try:
+        return model.generate(ids, cache=caches[0], **options)
+    except torch.OutOfMemoryError:
+        pass
+    return model.generate(ids, cache=caches[1], **options)
+
+
+def clears_and_retries_inside(model, ids, **options):
+    cache = cache_for(model)
+    try:
+        return model.generate(ids, cache=cache, **options)
+    except torch.OutOfMemoryError:
+        del cache
+        gc.collect()
+        return model.generate(ids, cache=cache_for(model, offloading=True), **options)
+
+
+def never_asks(model, ids, **options):
+    pass
+
+
+def prints_it(model, ids, **options):
+    str(model.generate(ids, cache=cache_for(model), **options))
+
+
+def anyhow_in_a_loop(model, ids, **options):
+    """Right: two tries, and the second error passes."""
+    for offloading in (False, True):
+        try:
+            return model.generate(ids, cache=cache_for(model, offloading), **options)
+        except torch.OutOfMemoryError:
+            if offloading:
+                raise
+
+
+def anyhow_forgets_the_name(model, ids, **options):
+    """Right: the name goes before the retry."""
+    cache = cache_for(model)
+    try:
+        return model.generate(ids, cache=cache, **options)
+    except torch.OutOfMemoryError:
+        del cache
+    return model.generate(ids, cache=cache_for(model, offloading=True), **options)
+
+
 def lets_the_package(model, ids, **options):
     return kv.resilient_generate(model, ids, **options)
 
@@ -156,53 +229,90 @@ def lets_the_package(model, ids, **options):
 # 10b
 
 
-def budget(a_token, prompt, new, beams, returned):
+def budget(a_token, prompts, new, beams, returned):
     """Right."""
-    return beams * (prompt + new - 1) * a_token
+    return len(prompts) * beams * (max(prompts) + new - 1) * a_token
 
 
-def one_beam(a_token, prompt, new, beams, returned):
-    return (prompt + new - 1) * a_token
+def budget_in_a_tensor(*numbers):
+    """Right: a float in a tensor."""
+    return torch.tensor([float(budget(*numbers))])
 
 
-def the_returned(a_token, prompt, new, beams, returned):
-    return returned * (prompt + new - 1) * a_token
+def one_beam(a_token, prompts, new, beams, returned):
+    return len(prompts) * (max(prompts) + new - 1) * a_token
 
 
-def both(a_token, prompt, new, beams, returned):
-    return beams * returned * (prompt + new - 1) * a_token
+def the_returned(a_token, prompts, new, beams, returned):
+    return len(prompts) * returned * (max(prompts) + new - 1) * a_token
 
 
-def prompt_shared(a_token, prompt, new, beams, returned):
-    return (prompt + beams * (new - 1)) * a_token
+def both(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * returned * (max(prompts) + new - 1) * a_token
 
 
-def prompt_shared_and_the_last(a_token, prompt, new, beams, returned):
-    return (prompt + beams * new) * a_token
+def beams_and_the_returned(a_token, prompts, new, beams, returned):
+    return len(prompts) * (beams + returned) * (max(prompts) + new - 1) * a_token
 
 
-def new_alone(a_token, prompt, new, beams, returned):
-    return beams * new * a_token
+def prompt_shared(a_token, prompts, new, beams, returned):
+    return len(prompts) * (max(prompts) + beams * (new - 1)) * a_token
 
 
-def the_last_token_too(a_token, prompt, new, beams, returned):
-    return beams * (prompt + new) * a_token
+def prompt_shared_and_the_last(a_token, prompts, new, beams, returned):
+    return len(prompts) * (max(prompts) + beams * new) * a_token
 
 
-def prompt_alone(a_token, prompt, new, beams, returned):
-    return beams * prompt * a_token
+def new_alone(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * new * a_token
 
 
-def in_tokens(a_token, prompt, new, beams, returned):
-    return beams * (prompt + new - 1)
+def the_last_token_too(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * (max(prompts) + new) * a_token
 
 
-def spare(a_token, prompt, new, beams, returned):
-    return budget(a_token, prompt, new, beams, returned) * 5 // 4
+def one_less(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * (max(prompts) + new - 2) * a_token
 
 
-def two_for_keys_and_values(a_token, prompt, new, beams, returned):
-    return 2 * budget(a_token, prompt, new, beams, returned)
+def prompt_alone(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * max(prompts) * a_token
+
+
+def in_tokens(a_token, prompts, new, beams, returned):
+    return len(prompts) * beams * (max(prompts) + new - 1)
+
+
+def spare(a_token, prompts, new, beams, returned):
+    return budget(a_token, prompts, new, beams, returned) * 5 // 4
+
+
+def two_for_keys_and_values(a_token, prompts, new, beams, returned):
+    return 2 * budget(a_token, prompts, new, beams, returned)
+
+
+def first_prompt_alone(a_token, prompts, new, beams, returned):
+    return beams * (prompts[0] + new - 1) * a_token
+
+
+def longest_prompt_alone(a_token, prompts, new, beams, returned):
+    return beams * (max(prompts) + new - 1) * a_token
+
+
+def not_padded(a_token, prompts, new, beams, returned):
+    return sum(beams * (prompt + new - 1) * a_token for prompt in prompts)
+
+
+def all_in_a_row(a_token, prompts, new, beams, returned):
+    return beams * (sum(prompts) + new - 1) * a_token
+
+
+def forty(a_token, prompts, new, beams, returned):
+    return 40 * len(prompts) * (max(prompts) + new - 1) * a_token
+
+
+def says_it(*numbers):
+    return f"{budget(*numbers):,} bytes"
 
 
 WRONG = {
@@ -211,8 +321,10 @@ WRONG = {
         (catches_bare, "a bad setting is as bad the second time"),
         (catches_runtime_errors, "not the only one"),
         (retries_inside, "Retry after the block"),
-        (keeps_the_error, "the error is alive"),
-        (a_name_holds_it, "a variable that names the first cache"),
+        (keeps_the_error, "or the error"),
+        (clears_and_retries_inside, "Retry after the block"),
+        (a_name_holds_it, "a variable still names that cache"),
+        (first_cache_in_a_list, "a variable still names that cache"),
         (half_filled, "the cache of the first one, half filled"),
         (resident_again, "is not offloaded"),
         (never_offloads, "there is no second attempt"),
@@ -221,6 +333,11 @@ WRONG = {
         (returns_none, "nothing was done"),
         (forgets_the_options, "the options did not reach"),
         (gives_no_cache, "got no cache of ours"),
+        (catches_the_host_too, "offloading puts even more there"),
+        (two_tries_and_silence, "second lack of memory was swallowed"),
+        (swallows_the_rest, "an error of another kind was swallowed"),
+        (never_asks, "was never called"),
+        (prints_it, "`return` missing"),
         (lets_the_package, "does what this task builds"),
     ],
     "10b": [
@@ -235,7 +352,18 @@ WRONG = {
         (in_tokens, "multiply by the bytes"),
         (spare, "with a quarter of spare room"),
         (two_for_keys_and_values, "it was doubled"),
+        (beams_and_the_returned, "were added"),
+        (one_less, "a token too few"),
+        (first_prompt_alone, "one prompt was counted"),
+        (longest_prompt_alone, "one prompt was counted"),
+        (not_padded, "as long as the longest"),
+        (all_in_a_row, "laid end to end"),
+        (forty, "one example"),
+        (says_it, "a text and not a number"),
         (lambda *_: 245_760, "every case gets the same answer"),
     ],
 }
-RIGHT = {"10a": [anyhow, anyhow_with_a_flag], "10b": [budget]}
+RIGHT = {
+    "10a": [anyhow, anyhow_with_a_flag, anyhow_in_a_loop, anyhow_forgets_the_name],
+    "10b": [budget, budget_in_a_tensor],
+}

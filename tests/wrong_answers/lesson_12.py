@@ -5,6 +5,7 @@ from math import ceil
 import torch
 
 from kvcourse.layers.quantized import QuantizedLayer
+from kvcourse.quantize import PER_TOKEN, HalfQuadratic
 
 # 12a
 
@@ -178,6 +179,94 @@ class KeepsAView(Right):
         return everything
 
 
+class MixesUpBlocks(Parts):
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = max(exact.shape[2] - self.residual, 0)
+        if leaving:
+            self.blocks["keys"].append(self.format.quantize(exact[:, :, :leaving]))
+        self.exact[part] = exact[:, :, leaving:].clone()
+        return everything
+
+
+class MixesUpExact(Parts):
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = max(exact.shape[2] - self.residual, 0)
+        if leaving:
+            self.blocks[part].append(self.format.quantize(exact[:, :, :leaving]))
+        self.exact["keys"] = exact[:, :, leaving:].clone()
+        return everything
+
+
+class SurplusBelowZero(Parts):
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = exact.shape[2] - self.residual
+        if leaving:
+            self.blocks[part].append(self.format.quantize(exact[:, :, :leaving]))
+        self.exact[part] = exact[:, :, leaving:].clone()
+        return everything
+
+
+class ReadsFloat32(Right):
+    def read(self, part, dtype):
+        return super().read(part, torch.float32)
+
+
+class ReadsBfloat16(Right):
+    def read(self, part, dtype):
+        return super().read(part, torch.bfloat16)
+
+
+class FourBitsAlways(Parts):
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = max(exact.shape[2] - self.residual, 0)
+        if leaving:
+            self.blocks[part].append(HalfQuadratic(4, PER_TOKEN).quantize(exact[:, :, :leaving]))
+        self.exact[part] = exact[:, :, leaving:].clone()
+        return everything
+
+
+class CountsHeads(Parts):
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = max(exact.shape[1] - self.residual, 0)
+        if leaving:
+            self.blocks[part].append(self.format.quantize(exact[:, :, :leaving]))
+        self.exact[part] = exact[:, :, leaving:].clone()
+        return everything
+
+
+class JoinsHeads(Right):
+    def append(self, part, new):
+        old, exact = self.read(part, new.dtype), self.together(part, new)
+        super().append(part, new)
+        return torch.cat([*old, exact], dim=1)
+
+
+class ListInAList(Right):
+    def append(self, part, new):
+        old, exact = self.read(part, new.dtype), self.together(part, new)
+        super().append(part, new)
+        return torch.cat([old, exact], dim=2)
+
+
+class StoresNumbers(Parts):
+    def read(self, part, dtype):
+        return self.blocks[part]
+
+    def append(self, part, new):
+        everything = torch.cat([*self.read(part, new.dtype), exact := self.together(part, new)], dim=2)
+        leaving = max(exact.shape[2] - self.residual, 0)
+        if leaving:
+            block = self.format.quantize(exact[:, :, :leaving])
+            self.blocks[part].append(self.format.dequantize(block, new.dtype))
+        self.exact[part] = exact[:, :, leaving:].clone()
+        return everything
+
+
 class KeepsAllSomewhere(Right):
     def append(self, part, new):
         everything = super().append(part, new)
@@ -283,6 +372,58 @@ def each_by_itself(keys, size, round_trip):
     return round_trip(keys[..., None])[..., 0]
 
 
+def writes_over(keys, size, round_trip):
+    for start in range(0, keys.shape[2], size):
+        part = keys[:, :, start : start + size].transpose(2, 3)
+        keys[:, :, start : start + size] = round_trip(part).transpose(2, 3)
+    return keys
+
+
+def chunks(keys, size, round_trip):
+    pieces = [round_trip(piece) for piece in keys.transpose(2, 3).chunk(size, dim=-1)]
+    return torch.cat(pieces, dim=-1).transpose(2, 3)
+
+
+def zeros_at_the_end(keys, size, round_trip):
+    result, whole = torch.zeros_like(keys), keys.shape[2] // size * size
+    result[:, :, :whole] = drops_the_rest(keys, size, round_trip) if whole else 0
+    return result
+
+
+def turned_otherwise(keys, size, round_trip):
+    return stays_turned(keys, size, round_trip).transpose(1, 2)
+
+
+def in_strides(keys, size, round_trip):
+    result, whole = keys.clone(), keys.shape[2] // size * size
+    part = keys[:, :, :whole].unflatten(2, (size, whole // size)).movedim(2, -1)
+    result[:, :, :whole] = round_trip(part).movedim(-1, 2).flatten(2, 3)
+    return result
+
+
+def heads_in_a_group(keys, size, round_trip):
+    return round_trip(keys.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def pieces_apart(keys, size, round_trip):
+    return [round_trip(piece) for piece in keys.transpose(2, 3).split(size, dim=-1)]
+
+
+def calls_four_bits(keys, size, round_trip):
+    return regroup(keys, size, torch.round)
+
+
+def regroup_in_loops(keys, size, round_trip):
+    """Right: one group after the other, into a copy."""
+    result = keys.clone()
+    for head in range(keys.shape[1]):
+        for channel in range(keys.shape[3]):
+            for start in range(0, keys.shape[2], size):
+                end = start + size
+                result[:, head, start:end, channel] = round_trip(keys[:, head, start:end, channel])
+    return result
+
+
 def returns_nothing(*_):
     pass
 
@@ -370,6 +511,52 @@ def keys_alone_counted(*given, **named):
     return size(*given, **named) // 2
 
 
+def of_the_lesson(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    old = max(tokens - residual, 0)
+    coded = old // group * group + old
+    return 30 * 3 * (36 * coded + 128 * (2 * tokens - coded))
+
+
+def of_the_lesson_for_all(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    old = max(tokens - residual, 0)
+    coded = old // group * group + old
+    one = head_dim * bits / 8 + 4 * head_dim / group
+    return layers * kv_heads * (one * coded + head_dim * 2 * (2 * tokens - coded))
+
+
+def changed(row=None, groups=None, key_scales=None, value_groups=None, exact_keys=None, exact_values=None, times=None):
+    """The right formula with one of its parts replaced; each part is a function of all that the formula knows."""
+
+    def answer(tokens, layers, kv_heads, head_dim, bits, group, residual):
+        known = dict(tokens=tokens, layers=layers, heads=kv_heads, dim=head_dim, bits=bits, group=group, rest=residual)
+        known["old"] = old = max(tokens - residual, 0)
+        known["groups"] = many = groups(known) if groups else old // group
+        one_row = row(known) if row else ceil(head_dim * bits / 8)
+        scales = key_scales(known) if key_scales else many * head_dim
+        per_token = value_groups(known) if value_groups else ceil(head_dim / group)
+        waiting = exact_keys(known) if exact_keys else tokens - many * group
+        newest = exact_values(known) if exact_values else tokens - old
+        keys = many * group * one_row + scales * 4 + waiting * head_dim * 2
+        values = old * one_row + old * per_token * 4 + newest * head_dim * 2
+        return (times(known) if times else layers * kv_heads) * (keys + values)
+
+    return answer
+
+
+def end_to_end_bits(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    old = max(tokens - residual, 0)
+    groups = old // group
+    coded = groups * group
+    keys = ceil(coded * head_dim * bits / 8) + groups * head_dim * 4 + (tokens - coded) * head_dim * 2
+    values = ceil(old * head_dim * bits / 8) + old * ceil(head_dim / group) * 4 + (tokens - old) * head_dim * 2
+    return layers * kv_heads * (keys + values)
+
+
+def size_as_a_float(*given, **named):
+    """Right: whole numbers in a float."""
+    return float(size(*given, **named))
+
+
 def below_zero(tokens, layers, kv_heads, head_dim, bits, group, residual):
     old = tokens - residual
     groups = old // group
@@ -400,12 +587,22 @@ WRONG = {
         (FlushesAll, "only those leave that are more"),
         (OneMore, "one token more than `residual`"),
         (OneAtATime, "all beyond `residual` leave"),
-        (NeverQuantizes, "nothing is saved"),
+        (NeverQuantizes, "nothing was quantized"),
+        (CountsHeads, "count tokens with exact.shape[2]"),
+        (MixesUpBlocks, "use `part` in each place"),
+        (MixesUpExact, "use `part` in each place"),
+        (SurplusBelowZero, "the surplus is negative"),
+        (ReadsFloat32, "new.dtype"),
+        (ReadsBfloat16, "new.dtype"),
+        (FourBitsAlways, "not FOUR_BITS"),
+        (JoinsHeads, "tokens lie along axis 2"),
+        (ListInAList, "[*old, exact]"),
+        (StoresNumbers, "keep what quantize returns"),
         (KeysAlone, "the values were not"),
         (ForgetsOldBlocks, "append it to self.blocks[part]"),
         (KeepsBoth, "so they are there twice"),
         (KeepsAView, "kept a view of the caller's tensor"),
-        (KeepsAllSomewhere, "exact copies of old ones are still held"),
+        (KeepsAllSomewhere, "old ones are still held as numbers"),
         (ForgetsToReturn, "`return` missing"),
         (ByThePackage, "lines of your own"),
     ],
@@ -424,11 +621,21 @@ WRONG = {
         ((CAUSE, pads_with_zeros), "the padding takes part in the range"),
         ((CAUSE, does_nothing), "nothing went through round_trip"),
         ((CAUSE, each_by_itself), "every number was a group of its own"),
+        ((CAUSE, writes_over), "wrote over the caller's keys"),
+        ((CAUSE, chunks), "chunk(size) makes that many"),
+        ((CAUSE, zeros_at_the_end), "came back as zeros"),
+        ((CAUSE, turned_otherwise), "other axes were turned back"),
+        ((CAUSE, in_strides), "a group holds neighbours"),
+        ((CAUSE, heads_in_a_group), "the heads of one token"),
+        ((CAUSE, pieces_apart), "the pieces are still apart"),
+        ((CAUSE, calls_four_bits), "nothing went through round_trip"),
         ((CAUSE, returns_nothing), "`return` missing"),
         (("heads share a scale", regroup), "one token of one head"),
         (("the big channels are cut off", regroup), "it is the others that suffer"),
         (("four bits are too few for keys", regroup), "the same 4 bits will do"),
-        (("randomness", regroup), "choose one of"),
+        (("randomness", regroup), "one of the suspects"),
+        ((3, regroup), "one of the suspects"),
+        (([CAUSE, "heads share a scale"], regroup), "one of the suspects"),
     ],
     "12c": [
         (no_scales, "scales and offsets were forgotten"),
@@ -444,12 +651,31 @@ WRONG = {
         (one_group_a_token, "the second one shorter"),
         (keys_alone_counted, "keys or values alone"),
         (below_zero, "take max(..., 0)"),
+        (of_the_lesson, "belong to the model of the lesson"),
+        (of_the_lesson_for_all, "two things are rounded up"),
+        (end_to_end_bits, "each token's codes fill whole bytes"),
+        (changed(groups=lambda k: k["old"] / k["group"]), "old // group"),
+        (changed(groups=lambda k: ceil(k["old"] / k["group"])), "wait until it is full"),
+        (changed(key_scales=lambda k: k["groups"]), "each *channel* of a group"),
+        (changed(row=lambda k: k["dim"] * k["bits"] // 8), "ends with a whole byte"),
+        (changed(value_groups=lambda k: k["dim"] / k["group"]), "the second one shorter"),
+        (changed(value_groups=lambda k: k["dim"] // k["group"]), "the second one shorter"),
+        (changed(exact_keys=lambda k: min(k["tokens"], k["rest"])), "keys that wait for a whole group"),
+        (changed(exact_values=lambda k: 0), "the exact values are missing"),
+        (changed(exact_values=lambda k: k["rest"]), "only `tokens` are exact"),
+        (changed(times=lambda k: k["layers"]), "the heads were forgotten"),
+        (changed(times=lambda k: k["heads"]), "the layers were forgotten"),
         (asks_a_layer, "lines of your own"),
         (returns_nothing, "TypeError"),
     ],
 }
 RIGHT = {
     "12a": [Right, TokenByToken],
-    "12b": [(CAUSE, regroup), (CAUSE, regroup_whole_groups)],
-    "12c": [size],
+    "12b": [
+        (CAUSE, regroup),
+        (CAUSE, regroup_whole_groups),
+        (" Big and small channels share a scale.", regroup),
+        ([CAUSE], regroup_in_loops),
+    ],
+    "12c": [size, size_as_a_float],
 }
