@@ -19,6 +19,8 @@ class Cache(CacheBase):
     index that `update` meets. Mirrors `transformers.Cache`, from which it inherits its type and no behaviour.
     """
 
+    _has_room_for = 0  # tokens that every layer is known to have room for
+
     def __init__(self, layers=None, layer_class_to_replicate=None, offloading=False, offload_only_non_sliding=True):
         if (layers is None) == (layer_class_to_replicate is None):
             raise ValueError("give exactly one of `layers` and `layer_class_to_replicate`")
@@ -42,21 +44,30 @@ class Cache(CacheBase):
         layer = self._layer(layer_idx, create=True)
         try:
             if self.offloading or offload.active:
-                return offload.update(self, layer_idx, key_states, value_states, *args, **kwargs)
-            self.check_update(layer, key_states, value_states)
+                return offload.update(self, self._number(layer_idx), key_states, value_states, *args, **kwargs)
+            layer.check_update(key_states, value_states)
+            self.check_room(layer_idx, key_states.shape[-2])
         except BaseException:
             del self.layers[known:]  # layers that were made for this update alone
             raise
         return layer.update(key_states, value_states, *args, **kwargs)
 
-    def check_update(self, layer, key_states, value_states):
-        """Raise if one of the layers, or its copy on the device, cannot take these states, or if they are too many."""
-        layer.check_update(key_states, value_states)
-        length = layer.get_seq_length() + key_states.shape[-2]
-        if torch.compiler.is_compiling() and layer is not self._attention_layer(0):
-            return  # asked once a step: in a graph each question is an operation
-        for other in self.layers:
-            other.check_room(length)
+    def check_room(self, layer_idx, tokens):
+        """Raise if so many more tokens in that layer make a text that any layer has no room for."""
+        layer = self.layers[layer_idx]
+        length = layer.get_seq_length() + tokens
+        if torch.compiler.is_compiling():
+            if layer is self._first_with_tokens():  # asked once a step: in a graph each question is an operation
+                self._check_room_everywhere(length)
+            return
+        layer.check_room(length)
+        if length > self._has_room_for:  # room never shrinks, so one layer of a step asks for all
+            self._check_room_everywhere(length)
+            self._has_room_for = length
+
+    def _check_room_everywhere(self, length):
+        for layer in self.layers:
+            layer.check_room(length)
 
     def prefetch(self, layer_idx, only_non_sliding=True):
         """Bring the next offloaded layer, in a circle from `layer_idx` on, to the device. `update` does so itself."""
@@ -65,8 +76,9 @@ class Cache(CacheBase):
     def offload(self, layer_idx, only_non_sliding=True):
         """Take a layer off the device. `update` does so itself when other layers need the room."""
         offloader = self._need_offloading("offload")
-        if not (only_non_sliding and self.is_sliding[layer_idx]):
-            offloader.evict(layer_idx)
+        layer = self._layer(layer_idx)
+        if layer is not None and not (only_non_sliding and layer.is_sliding):
+            offloader.evict(self._number(layer_idx))
 
     def _need_offloading(self, method):
         if getattr(self, "offloading", False):
@@ -84,6 +96,7 @@ class Cache(CacheBase):
 
     def get_mask_sizes(self, query_length, layer_idx=0):
         """(length, offset) of the keys that the next `update` of `query_length` tokens returns."""
+        query_length = whole("query_length", query_length, least=0)
         layer = self._attention_layer(layer_idx)
         return (query_length, 0) if layer is None else layer.get_mask_sizes(query_length)
 
@@ -102,19 +115,37 @@ class Cache(CacheBase):
 
         `conv_kernel_size=...` says how many inputs to keep; a model gives it at every call.
         """
-        return self._change("update_conv_state", layer_idx, conv_states, state_idx, **kwargs)
+        layer = self._layer_with("update_conv_state", layer_idx)
+        # Without the kernel's size, models hand over a window that they made themselves: then one token is certain.
+        self._check_room_for_states(layer, conv_states.shape[-1] if kwargs.get("conv_kernel_size") else 1)
+        return self._change(layer, "update_conv_state", conv_states, state_idx, **kwargs)
 
     def update_recurrent_state(self, recurrent_states, layer_idx, state_idx=0, **kwargs):
         """Replace the recurrent state (batch, ...) of one layer; return the state held, which may be written to."""
-        return self._change("update_recurrent_state", layer_idx, recurrent_states, state_idx, **kwargs)
+        layer = self._layer_with("update_recurrent_state", layer_idx)
+        self._check_room_for_states(layer, 1)
+        return self._change(layer, "update_recurrent_state", recurrent_states, state_idx, **kwargs)
 
     def update_indexer(self, indexer_key_states, layer_idx):
         """Add index keys (batch, q_len, index_head_dim) to one layer; return all, (batch, kv_len, index_head_dim)."""
-        return self._change("update_indexer", layer_idx, indexer_key_states)
+        return self._change(self._layer_with("update_indexer", layer_idx), "update_indexer", indexer_key_states)
 
-    def _change(self, method, layer_idx, *args, **kwargs):
+    def _check_room_for_states(self, layer, tokens):
+        """Raise if so many tokens are too many for an attention layer that comes after these states.
+
+        States have no limit themselves. But a model that is refused keys and values would have changed them already.
+        """
+        first = self._first_with_tokens()
+        if first is None or torch.compiler.is_compiling():
+            return
+        for earlier in self.layers:
+            if earlier is layer:
+                return self._check_room_everywhere(first.get_seq_length() + tokens)
+            if earlier is first:
+                return  # it has asked for all of this step
+
+    def _change(self, layer, method, *args, **kwargs):
         """Let a layer do what only layers of its kind can; an emulated device counts the bytes first."""
-        layer = self._layer_with(method, layer_idx)
         if offload.active:
             return offload.change(self, layer, method, *args, **kwargs)
         return getattr(layer, method)(*args, **kwargs)
@@ -196,10 +227,13 @@ class Cache(CacheBase):
         batch_size = whole("batch_size", batch_size, least=0)
         heads = one_each("num_heads", num_heads, len(self))
         sizes = one_each("head_dim", head_dim, len(self))
+        ready = []
         for layer, layer_heads, size in zip(self.layers, heads, sizes, strict=True):
             if layer.supports_early_init and not layer.is_initialized:
-                states = torch.empty((batch_size, layer_heads, 0, size), dtype=dtype, device=device)
-                layer.lazy_initialization(states, states)
+                shape = batch_size, whole("num_heads", layer_heads, least=1), 0, whole("head_dim", size, least=1)
+                ready.append((layer, torch.empty(shape, dtype=dtype, device=device)))
+        for layer, states in ready:
+            layer.lazy_initialization(states, states)
 
     # Looking inside
 
@@ -264,7 +298,11 @@ class Cache(CacheBase):
         return len(self.layers)
 
     def __iter__(self):
-        """(keys, values, window or None) of each layer: what `DynamicCache(...)` takes as its first argument."""
+        """(keys, values, window or None) of each layer: what `DynamicCache(...)` takes as its first argument.
+
+        ValueError where a layer holds states: they would be lost, and the text with them."""
+        if any(hasattr(layer, "update_conv_state") and any(layer.has_previous_state.values()) for layer in self.layers):
+            raise ValueError("this cache holds convolution or recurrent states, which are no keys and values; copy it")
         for layer in self.layers:
             window = getattr(layer, "sliding_window", None)
             yield layer.keys, layer.values, None if window is None else torch.tensor(window)
@@ -273,6 +311,15 @@ class Cache(CacheBase):
         kinds = [repr(layer) for layer in self.layers]
         layers = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "no layers yet"
         return f"{type(self).__name__}({layers})"
+
+    def _first_with_tokens(self):
+        """The first layer that counts tokens; None where there is none."""
+        return next((layer for layer in self.layers if not (layer.is_linear or layer.is_dummy)), None)
+
+    def _number(self, layer_idx):
+        """A layer's index counted from the front."""
+        layer_idx = layer_idx if isinstance(layer_idx, int) else whole("layer_idx", layer_idx)
+        return layer_idx + len(self.layers) if layer_idx < 0 else layer_idx
 
     def _layer(self, layer_idx, create=False):
         """That layer; None where a lazily built cache has not met it yet."""
@@ -304,12 +351,14 @@ class Cache(CacheBase):
         return layer
 
     def _attention_layer(self, layer_idx):
-        """That layer where it counts tokens; for index 0, else the first one that does."""
+        """That layer where it counts tokens; for index 0, else the first one that does. None: it is as if empty."""
         layer = self._layer(layer_idx)
         if layer is None or not (layer.is_linear or layer.is_dummy):
             return layer
-        if layer_idx == 0:
-            for other in self.layers:
-                if not (other.is_linear or other.is_dummy):
-                    return other
-        raise ValueError(f"layer {layer_idx} is a {layer!r}, which does not count tokens; ask an attention layer")
+        first = self._first_with_tokens()
+        if layer_idx == 0 and first is not None:
+            return first
+        if first is None and not any(other.is_initialized for other in self.layers):
+            return None
+        hint = "no layer of this cache does" if first is None else "ask an attention layer"
+        raise ValueError(f"layer {layer_idx} is a {layer!r}, which does not count tokens; {hint}")

@@ -39,11 +39,11 @@ def refused(story, error, change, message):
 def live(story, operation, value):
     batch, used = story.text.shape[0], story.length > 0
     if operation == "update":
-        states = torch.zeros(batch, HEADS, value, HEAD_DIM)
         if story.fits(value):
             story.update(value)
-        elif not any("hybrid" in each for each in story.kind.layer_types):  # a model writes the states first
-            refused(story, ValueError, lambda: story.cache.update(states, states, 0), "static cache holds")
+        else:  # as a model does it: states first, where there are some
+            refused(story, ValueError, lambda: story.update(value), "static cache holds")
+            story.check(look=False)
     elif operation == "crop":
         if story.can_crop(value):
             story.crop(value)

@@ -312,3 +312,13 @@ def test_rows_may_be_a_slice_or_none_at_all():
     assert torch.equal(cache.layers[0].keys, states[0][0][1:])
     cache.batch_select_indices([])
     assert cache.layers[0].keys.shape[0] == 0
+
+
+def test_what_can_not_be_held_together_is_refused_before_anything_changes():
+    cache = DynamicCache()
+    keys = torch.ones(1, 2, 3, 4)
+    cache.update(keys, keys.to(torch.float8_e4m3fn), 0)
+    for new, message in ((keys, "no common type"), (keys.numpy(), "must be a tensor"), (None, "must be a tensor")):
+        with pytest.raises(ValueError, match=message):
+            cache.update(keys, new, 0)
+        assert cache.layers[0].keys.shape == cache.layers[0].values.shape == (1, 2, 3, 4)

@@ -12,8 +12,7 @@ from torch.nn.functional import conv1d, pad
 
 from kvcourse.cache import Cache
 from kvcourse.hf import layer_specs
-from kvcourse.layers.dynamic import DynamicLayer
-from kvcourse.layers.linear import LinearLayer
+from kvcourse.layers import DynamicLayer, HybridLayer, LinearLayer, StaticLayer
 
 PROMPT = torch.tensor([[5, 17, 33, 2, 61, 9, 44]])
 PADDED = torch.tensor([[0, 0, 0, 5, 17, 33, 2], [8, 61, 9, 44, 23, 3, 70]])
@@ -442,3 +441,46 @@ def test_states_can_be_set_by_index():
             layer.conv_states[refused] = inputs(1, 4)
     layer.conv_states[1] = layer.recurrent_states[1] = None
     assert not any(layer.has_previous_state.values()) and layer.nbytes() == 0
+
+
+def test_states_alone_answer_while_they_are_empty_and_refuse_to_guess_later():
+    cache = Cache(layers=[LinearLayer(), LinearLayer()])
+    assert cache.get_seq_length() == cache.get_query_offset() == 0 and cache.get_mask_sizes(3) == (3, 0)
+    assert len(list(cache)) == 2
+    cache.update_conv_state(inputs(1, 4), 0)
+    for question in (cache.get_seq_length, cache.get_query_offset, lambda: cache.get_mask_sizes(1)):
+        with pytest.raises(ValueError, match="no layer of this cache does"):
+            question()
+    with pytest.raises(ValueError, match="no keys and values; copy it"):
+        list(cache)
+
+
+def test_another_batch_than_an_empty_one_is_refused_with_a_hint():
+    cache = Cache(layers=[LinearLayer()])
+    cache.update_conv_state(inputs(0, 4), 0)
+    with pytest.raises(ValueError, match="reset"):
+        cache.update_conv_state(inputs(2, 4), 0)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
+def test_a_text_that_does_not_fit_leaves_the_states_before_the_keys(order):
+    """A model writes the states of its first layers before any layer is asked for room."""
+    kinds = [LinearLayer(), StaticLayer(6), HybridLayer(LinearLayer(), StaticLayer(6))]
+    cache = Cache(layers=[kinds[number] for number in order])
+
+    def forward(tokens):
+        for index, layer in enumerate(cache.layers):
+            if hasattr(layer, "update_conv_state"):
+                cache.update_conv_state(inputs(1, tokens), index, conv_kernel_size=3)
+                cache.update_recurrent_state(torch.full((1, 2), float(tokens)), index)
+            if not layer.is_linear:
+                cache.update(torch.ones(1, 1, tokens, 2), torch.ones(1, 1, tokens, 2), index)
+
+    forward(4)
+    before = contents(cache)
+    with pytest.raises(ValueError, match="static cache holds 6"):
+        forward(3)
+    assert contents(cache) == before
+    forward(2)
+    with pytest.raises(ValueError, match="static cache holds 6"):
+        forward(1)

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
@@ -507,6 +508,7 @@ def test_wrong_settings_are_refused_by_name():
         (dict(bandwidth=float("nan")), "bandwidth"),
         (dict(bandwidth=0), "bandwidth"),
         (dict(latency=-1), "latency"),
+        (dict(compute=-1.0), "compute"),
         (dict(clock="sundial"), "'virtual' and 'wall'"),
     ):
         with pytest.raises(ValueError, match=word), emulated_device(**BIG | options):
@@ -524,3 +526,48 @@ def test_a_cache_outlives_the_device():
             with context:
                 assert_equal(step(cache, 2, seed), step(expected, 2, seed))
     assert_equal(layers_of(cache), layers_of(expected))
+
+
+@pytest.mark.parametrize("number", [int, lambda index: index - LAYERS, torch.tensor])
+def test_a_layer_is_the_same_however_it_is_counted(number):
+    with emulated_device(**BIG) as device:
+        cache = offloaded()
+        step(cache, 4, seed=1)
+        cache.offloader.depth = LAYERS - 1
+        step(cache, 1, seed=2)
+        before = device.fetched_bytes
+        cache.update(*states(1)[0], number(1))
+        assert device.fetched_bytes == before and set(cache.offloader.resident(cache.layers)) == set(range(LAYERS))
+        cache.offload(number(1))
+        assert set(cache.offloader.resident(cache.layers)) == set(range(LAYERS)) - {1}
+        with pytest.raises(ValueError, match="does not exist"):
+            cache.offload(-LAYERS - 1)
+
+
+def test_an_overflow_is_told_before_the_device_is_asked_for_room():
+    config = LlamaConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=2)
+    cache = kv.StaticCache(config, 6, offloading=True)
+    keys = torch.ones(1, 2, 5, 8)
+    with emulated_device(**BIG):
+        cache.update(keys, keys, 0)
+    with emulated_device(8, 1e9, 0), pytest.raises(ValueError, match="holds 6"):
+        cache.update(keys, keys, 0)
+
+
+def test_threads_bring_caches_while_others_count():
+    def work():
+        for seed in range(60):
+            step(resident(), 3, seed)
+
+    with emulated_device(**BIG) as device, ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(work) for _ in range(4)]:
+            done.result()
+        assert device.peak > 0
+
+
+def test_prefetch_after_the_device_is_gone_does_nothing():
+    cache = offloaded()
+    with emulated_device(**BIG | {"clock": "wall"}):
+        step(cache, 3, seed=1)
+    cache.prefetch(0)
+    assert step(cache, 1, seed=2) and cache.get_seq_length() == 4

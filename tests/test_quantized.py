@@ -550,7 +550,7 @@ def test_early_initialization_allocates_no_token(backend, options):
     assert torch.equal(got, new)
     with pytest.raises(ValueError, match="batch of 2"):
         cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 0)
-    assert cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 1)[0].shape == (3, 3, 1, 6)  # a layer that holds nothing
+    assert cache.update(states(3, 3, 1, 6), states(3, 3, 1, 6), 1)[0].shape == (3, 3, 1, 6)  # it holds nothing
 
 
 # Options

@@ -366,3 +366,16 @@ def test_a_compiled_overflow_beside_a_window_leaves_every_length():
     with pytest.raises(Exception, match="static cache|index"):
         torch.compile(step, backend="eager", fullgraph=True)(tokens[:, :, :1])
     assert [cache.get_seq_length(layer_idx) for layer_idx in range(4)] == [8] * 4
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 6])
+def test_a_ring_returns_what_it_announced(length, count):
+    layer, text = StaticSlidingLayer(20, 4), states(1, 20)
+    if length:
+        layer.update(*(part[:, :, :length] for part in text))
+    kv_length, offset = layer.get_mask_sizes(count)
+    keys, _ = layer.update(*(part[:, :, length : length + count] for part in text))
+    known = min(kv_length, length + count - offset)
+    assert keys.shape[-2] == kv_length and torch.equal(keys[:, :, :known], text[0][:, :, offset : offset + known])
+    assert known == min(length + count, kv_length)

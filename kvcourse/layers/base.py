@@ -148,6 +148,8 @@ class AttentionLayer(Layer):
 
     def check_update(self, key_states, value_states):
         for name, new, storage in (("keys", key_states, self._keys), ("values", value_states, self._values)):
+            if not isinstance(new, torch.Tensor):
+                raise ValueError(f"{name} must be a tensor; got {type(new).__name__}")
             if new.ndim != 4:
                 raise ValueError(f"{name} must be (batch, kv_heads, q_len, head_dim); got the shape {tuple(new.shape)}")
             if storage.is_allocated and self._is_bound:

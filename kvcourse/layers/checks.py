@@ -18,7 +18,8 @@ def whole(name, value, least=None):
 
 def one_each(name, value, layers):
     """`value` as a list with an entry for each of `layers` layers, whether it is one number for all or such a list."""
-    entries = list(value) if isinstance(value, (list, tuple)) else [whole(name, value, least=1)] * layers
+    is_list = hasattr(value, "__iter__") and getattr(value, "ndim", 1) == 1
+    entries = list(value) if is_list else [whole(name, value, least=1)] * layers
     if len(entries) != layers:
         raise ValueError(f"{name} lists {len(entries)} layers, the cache has {layers}")
     return entries
@@ -50,7 +51,7 @@ def batch_rows(indices, batch):
 
 
 def check_same_layout(name, new, held):
-    """ValueError unless states `new` can follow `held`: same batch, heads, head_dim and device."""
+    """ValueError unless states `new` can follow `held`: same batch, heads, head_dim, device, and a common dtype."""
     batch, heads, _, head_dim = held.shape
     if new.shape[0] != batch:
         hint = (
@@ -65,5 +66,12 @@ def check_same_layout(name, new, held):
             f"the cache holds {name} of {heads} heads of size {head_dim}; the new ones have {new.shape[1]} heads "
             f"of size {new.shape[3]}: one cache serves one model"
         )
+    if new.dtype != held.dtype:
+        try:
+            torch.promote_types(new.dtype, held.dtype)
+        except RuntimeError:
+            raise ValueError(
+                f"the cache holds {name} of {held.dtype}, which {new.dtype} has no common type with"
+            ) from None
     if new.device != held.device:
         raise ValueError(f"the cache holds its {name} on {held.device}; the new ones are on {new.device}")

@@ -1,7 +1,5 @@
 """Sparse attention: one more small key for each token, by which the tokens worth looking at are chosen."""
 
-import torch
-
 from .dynamic import DynamicLayer
 from .fixed import Counter, FixedBuffer
 from .static import StaticLayer

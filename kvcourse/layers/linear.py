@@ -191,7 +191,7 @@ class _States(MutableMapping):
 
 def _mismatch(name, new, held):
     hint = "reset() starts a new text"
-    if new.shape[0] > held.shape[0] and new.shape[0] % held.shape[0] == 0:
+    if held.shape[0] and new.shape[0] > held.shape[0] and new.shape[0] % held.shape[0] == 0:
         hint = (
             f"beams and several returned sequences need batch_repeat_interleave({new.shape[0] // held.shape[0]}) first"
         )

@@ -64,13 +64,10 @@ class StaticSlidingLayer(StaticLayer):
         if not self._is_ring:
             return super().get_mask_sizes(query_length)
         window, length = self.sliding_window, self._seen.read()
-        if isinstance(length, torch.Tensor):
-            offset = (length - (window - 1)).clamp(min=0)
-        else:
-            offset = max(length - (window - 1), 0)
-        if query_length == 1 or length + query_length <= window:
-            return window, offset
-        return length - offset + query_length, offset
+        in_place = query_length == 1 or length + query_length <= window
+        offset = length + query_length - window if in_place else length - (window - 1)
+        offset = offset.clamp(min=0) if isinstance(offset, torch.Tensor) else max(offset, 0)
+        return (window if in_place else length - offset + query_length), offset
 
     def positions(self):
         """Absolute positions held: the last `sliding_window`, or all."""

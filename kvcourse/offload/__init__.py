@@ -37,7 +37,8 @@ def update(cache, layer_idx, key_states, value_states, *args, **kwargs):
         cache.offloader.use(link)
     if cache.offloading and cache.offloader.moves(layer):
         return cache.offloader.update(cache, layer_idx, link, key_states, value_states, *args, **kwargs)
-    cache.check_update(layer, key_states, value_states)
+    layer.check_update(key_states, value_states)
+    cache.check_room(layer_idx, key_states.shape[-2])
     link.reserve_growth(layer, "update", key_states, value_states, *args, **kwargs)
     states = layer.update(key_states, value_states, *args, **kwargs)
     link.compute(cache.offloader.log if cache.offloading else None, layer_idx, key_states.shape[-2])

@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Real
+from threading import Lock
 from weakref import WeakSet
 
 import torch
@@ -54,6 +55,8 @@ class EmulatedDevice(Link):
         for name, value in (("memory", memory), ("bandwidth", bandwidth), ("latency", latency)):
             if not (isinstance(value, Real) and value >= 0) or (name == "bandwidth" and value == 0):
                 raise ValueError(f"{name}={value!r}: give memory in bytes, bandwidth in bytes/s, latency in seconds")
+        if isinstance(compute, Real) and compute < 0:
+            raise ValueError(f"compute={compute}: give the seconds of a layer, 0 or more, or a function")
         if clock not in ("virtual", "wall"):
             raise ValueError(f"clock={clock!r}: the known clocks are 'virtual' and 'wall'")
         super().__init__()
@@ -61,7 +64,7 @@ class EmulatedDevice(Link):
         self.compute_s = compute
         self.peak = self.fetched_bytes = self.written_bytes = 0
         self._events = []
-        self._caches = WeakSet()
+        self._caches, self._lock = WeakSet(), Lock()  # threads may bring caches while others count
         self._virtual_now = self._arrived = 0.0
         self._free = {"fetch": 0.0, "write-back": 0.0}  # when each direction of the link is next idle
         self._worker = ThreadPoolExecutor(1) if clock == "wall" else None
@@ -86,7 +89,9 @@ class EmulatedDevice(Link):
     @property
     def used(self):
         """Bytes of cache layers on the device now."""
-        return sum(self.bytes_of(cache) for cache in self._caches)
+        with self._lock:
+            caches = list(self._caches)
+        return sum(map(self.bytes_of, caches))
 
     def bytes_of(self, cache):
         """Bytes that one cache has on the device: its resident layers, and copies of offloaded ones."""
@@ -116,7 +121,8 @@ class EmulatedDevice(Link):
     # Time
 
     def arrive(self, cache):
-        self._caches.add(cache)
+        with self._lock:
+            self._caches.add(cache)
         if self.clock == "wall":
             super().arrive(cache)
         self._arrived = self.now
@@ -158,6 +164,7 @@ class EmulatedDevice(Link):
 
     def close(self):
         """Leave the context: the last computation ends, and so does the thread."""
+        self.is_open = False
         if self._worker is not None:
             super().arrive(None)
             self._worker.shutdown()

@@ -45,6 +45,7 @@ class Link:
     """
 
     crosses = False  # whether tensors have to be copied to be used
+    is_open = True  # whether it can still copy
     device = torch.device("cpu")
 
     def __init__(self):

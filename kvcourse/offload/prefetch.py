@@ -94,12 +94,13 @@ class Offloader:
     def update(self, cache, layer_idx, link, key_states, value_states, *args, **kwargs):
         """What `Cache.update` does to an offloaded layer. States as there; what is returned lies on the device."""
         layers, part = cache.layers, moving_part(cache.layers[layer_idx])
+        cache.check_room(layer_idx, key_states.shape[-2])
         coming = self._after(layers, layer_idx)
         self._copies = {index: copy for index, copy in self._copies.items() if index in (layer_idx, *coming)}
         copy = self._bring(layers, layer_idx)
         on_device = dict(zip(map(id, leaves(part)[0]), copy.tensors, strict=True))
         twin = rebuild(part, lambda tensor: on_device[id(tensor)]) if link.crosses else part
-        cache.check_update(twin, key_states, value_states)
+        twin.check_update(key_states, value_states)
         try:
             states = twin.update(key_states, value_states, *args, **kwargs)
             self._reserve(moving_bytes(twin) - copy.nbytes, layer_idx)  # no room: the host has not changed
@@ -121,7 +122,7 @@ class Offloader:
         """Bring the next layer that is offloaded, counted in a circle from `layer_idx`, to the device ahead of time."""
         for index in self._circle(layers, layer_idx if layer_idx < len(layers) else 0):
             if not (only_non_sliding and layers[index].is_sliding):
-                if self._link is not None:  # before the first update no device is known
+                if self._link is not None and self._link.is_open:  # before the first update no device is known
                     self._fetch(layers, index, ahead=True)
                 return
 
