@@ -1,12 +1,14 @@
 """A conversation on one cache: each turn feeds only what is new, and says how much that was."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from .containers import DynamicCache
 from .prefix import as_ids, continue_from
+
+GREEDY = {"do_sample": False, "max_new_tokens": 40}
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,29 @@ class Chat:
         """Add a user's message, let the model answer, return the `Turn`.
 
         `begin`: words that the answer has to begin with. `options`: for `model.generate`; greedy and 40 new tokens
-        without. An interrupted turn leaves no message behind, and an empty cache.
+        without, unless a `generation_config` is among them. An interrupted turn leaves no message behind, and an empty
+        cache. ValueError for options that ask for more than one row of token ids.
         """
         if options.get("num_beams", 1) > 1 or options.get("num_return_sequences", 1) > 1:
             raise ValueError(
                 "a chat has one row: no beams, no several answers. Use continue_from, then batch_repeat_interleave(n) "
                 "on a copy of the cache"
             )
+        if options.get("return_dict_in_generate"):
+            raise ValueError("a turn needs the token ids alone: leave out return_dict_in_generate, and see Turn.ids")
+        settings = options if "generation_config" in options else GREEDY | options
         messages = [*self.messages, {"role": "user", "content": text}]
         prompt = self.prompt_ids(messages, begin)
         try:
             start = continue_from(self.cache, self.held, prompt, self.safe)
             self.cache = start.cache
-            self._put_aside(start)
-            ids = self.model.generate(**start.inputs, **{"do_sample": False, "max_new_tokens": 40, **options})
+            inputs = replace(start, saved=self._put_aside(start)).inputs
+            made = self.model.generate(**inputs, **settings)
+            ids = torch.cat([prompt, made[:, inputs["input_ids"].shape[1] :]], dim=1)
         except BaseException:
             self.forget()
             raise
-        self.held = ids
+        self.held = ids[:, :-1]  # nobody has fed the last one
         reply = self.tokenizer.decode(ids[0, prompt.shape[1] :], skip_special_tokens=True)
         self.messages = [*messages, {"role": "assistant", "content": begin + reply}]
         return Turn(reply, ids, prompt.shape[1], start.saved, start.rolled_back, start.note)
@@ -88,7 +95,11 @@ class Chat:
 
     @torch.no_grad()
     def _put_aside(self, start):
-        """Read the prompt and copy the cache, if it may be unable to go back behind the answer later."""
-        if start.feed.shape[1] > 1 and (any(self.cache.is_sliding) or not self.cache.is_croppable):
-            self.model(start.feed[:, :-1], cache=self.cache, logits_to_keep=1)
-            self.safe = copy.deepcopy(self.cache), start.ids[:, :-1]
+        """Read the prompt and copy the cache, if it may be unable to go back behind the answer later.
+
+        Returns how many tokens of the prompt the cache holds then."""
+        if start.feed.shape[1] == 1 or not (any(self.cache.is_sliding) or not self.cache.is_croppable):
+            return start.saved
+        self.model(start.feed[:, :-1], cache=self.cache, logits_to_keep=1)
+        self.safe = copy.deepcopy(self.cache), start.ids[:, :-1]
+        return start.ids.shape[1] - 1

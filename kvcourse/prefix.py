@@ -45,8 +45,13 @@ class Continuation:
 
     @property
     def inputs(self):
-        """What `model.generate(**inputs)` needs with a filled cache: the whole text and a mask for all of it."""
-        return {"input_ids": self.ids, "attention_mask": torch.ones_like(self.ids), "cache": self.cache}
+        """What `model.generate(**inputs)` needs with a filled cache: the whole text and a mask for all of it.
+
+        With a cache of states alone only what is new, as nobody can ask such a cache how much it has read; what
+        `generate` returns then begins there, too.
+        """
+        ids = self.feed if states_alone(self.cache) else self.ids
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "cache": self.cache}
 
     def __repr__(self):
         line = f"{self.ids.shape[1]:,} tokens: {self.saved:,} from the cache, {self.feed.shape[1]:,} to feed"
@@ -58,7 +63,9 @@ def continue_from(cache, held_ids, new_ids, safe=None):
     """Make `cache`, filled with one text, ready to go on with another. Returns a `Continuation`.
 
     `held_ids`: the text that the cache has read; ids behind its length, such as a last generated token that was never
-    fed, are ignored. `new_ids`: the whole text to go on with. Both as in `common_prefix`, without padding.
+    fed, are ignored. `new_ids`: the whole text to go on with. Both as in `common_prefix`, without padding. A cache of
+    states alone (Mamba) has no length: there `held_ids` must be what it has read and no more, so leave out the last
+    token that `generate` returned.
 
     The cache is cropped to the longest common prefix, less if nothing would be left to feed. A window that has dropped
     tokens and a recurrent state can't go back: then the text starts again from a copy of `safe`, (cache, ids) put aside
@@ -80,6 +87,11 @@ def continue_from(cache, held_ids, new_ids, safe=None):
     start = continue_from(copy.deepcopy(safe[0]), safe[1], new)
     note = f"{reason}; started again from the safe copy" + (f", which {start.note}" if start.note else "")
     return Continuation(start.cache, new, start.saved, max(length - start.saved, 0), note)
+
+
+def states_alone(cache):
+    """Whether no layer of a cache counts tokens, as in Mamba models."""
+    return bool(len(cache)) and all(cache.is_linear)
 
 
 def as_ids(ids):
@@ -110,8 +122,8 @@ def _length(cache, held, new):
         raise ValueError(
             f"the cache holds a batch of {cache.batch_size}; keep one row first, as with batch_select_indices([0])"
         )
-    if len(cache) and all(cache.is_linear):
-        return held.shape[1]  # states count no tokens: take the caller's word
+    if states_alone(cache):
+        return held.shape[1]  # take the caller's word
     length = cache.get_seq_length()
     if length > held.shape[1]:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import logging
 from contextlib import contextmanager
 
@@ -37,8 +38,7 @@ def resilient_generate(model, *args, **kwargs):
     if given:
         return _with_callers_cache(model, args, kwargs, given[0])
     kind = setting(model, args, kwargs, "cache_implementation") or "dynamic"
-    keeps_cache = getattr(model, "_supports_default_dynamic_cache", lambda: True)()
-    if setting(model, args, kwargs, "use_cache") is False or not keeps_cache:
+    if setting(model, args, kwargs, "use_cache") is False or not _keeps_cache(model):
         return model.generate(*args, **kwargs)
     if kind.startswith("offloaded"):
         return generate_with(model, args, kwargs, own_cache(model, args, kwargs, kind, offloading=True))
@@ -49,6 +49,14 @@ def resilient_generate(model, *args, **kwargs):
         lambda: own_cache(model, args, kwargs, kind, offloading=False),
         lambda: own_cache(model, args, kwargs, RETRIES.get(kind, kind), offloading=True),
     )
+
+
+def _keeps_cache(model):
+    """Whether `generate` may hand a cache to this model: some models keep a state of their own, or nothing at all."""
+    prepares = inspect.signature(model.prepare_inputs_for_generation).parameters
+    passes_on = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in prepares.values())  # a wrapper
+    takes_one = passes_on or any(name in prepares for name in CACHE_NAMES)
+    return takes_one and getattr(model, "_supports_default_dynamic_cache", lambda: True)()
 
 
 def _twice(model, args, kwargs, first, second):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import GenerationConfig, Mamba2Config, Mamba2ForCausalLM
 
 import kvcourse as kv
 
@@ -127,3 +128,34 @@ def test_a_turn_is_one_readable_line():
     ids = torch.zeros(1, 30, dtype=torch.long)
     assert repr(Turn("Paris.", ids, 28, 20, 0)) == "prompt of 28: 20 saved, 8 fed; reply 'Paris.'"
     assert repr(Turn("Paris.", ids, 28, 20, 4)) == "prompt of 28: 20 saved, 8 fed, 4 rolled back; reply 'Paris.'"
+
+
+def test_a_chat_of_states_alone_reads_each_token_once(tiny):
+    _, tokenizer = tiny
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=32, state_size=8, num_heads=4, head_dim=16, n_groups=1, num_hidden_layers=2, chunk_size=8)
+    config = Mamba2Config(vocab_size=len(tokenizer), **sizes, pad_token_id=0, eos_token_id=None, bos_token_id=None)
+    model = Mamba2ForCausalLM(config).eval()
+    chat = kv.Chat(model, tokenizer, chat_template=tiny[1].chat_template)
+    for question in QUESTIONS:
+        with kv.measure.count_positions(model) as counted:
+            turn = chat.say(question, max_new_tokens=6)
+        assert sum(counted) == turn.fed + 5 and turn.ids.equal(without_a_cache(model, turn, 6))
+        expected = kv.DynamicCache(config=config)
+        with torch.no_grad():
+            model(turn.ids[:, :-1], cache=expected)
+        for index in range(2):
+            torch.testing.assert_close(
+                chat.cache.get_recurrent_state(index), expected.get_recurrent_state(index), atol=1e-4, rtol=1e-4
+            )
+
+
+def test_a_generation_config_decides_and_only_ids_may_come_back(tiny):
+    model, tokenizer = tiny
+    chat = kv.Chat(model, tokenizer)
+    turn = chat.say(QUESTIONS[0], generation_config=GenerationConfig(max_new_tokens=3))
+    assert turn.ids.shape[1] == turn.prompt + 3
+    held = chat.cache.get_seq_length()
+    with pytest.raises(ValueError, match="return_dict_in_generate"):
+        chat.say(QUESTIONS[1], return_dict_in_generate=True)
+    assert chat.cache.get_seq_length() == held and len(chat.messages) == 2

@@ -5,7 +5,15 @@ import logging
 
 import pytest
 import torch
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 import kvcourse as kv
 from kvcourse import resilient_generate
@@ -230,3 +238,11 @@ def test_what_happened_is_logged_and_not_printed(model, caplog, capfd):
         resilient_generate(model, prompt(), **GREEDY)
     assert "out of memory" in caplog.text and "offloaded" in caplog.text
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_that_takes_no_cache_is_left_alone():
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=32, n_positions=32, n_embd=16, n_layer=1, n_head=2)
+    model = OpenAIGPTLMHeadModel(OpenAIGPTConfig(**sizes)).eval()
+    options = {"inputs": torch.arange(1, 6)[None], "max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(kv.resilient_generate(model, **options), model.generate(**options))
