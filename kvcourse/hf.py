@@ -48,9 +48,11 @@ def layer_specs(config):
 
 
 def _decoder_layers(config):
-    """A config for each layer of the decoder. T5 and its kin count the encoder's layers under the common name."""
+    """A config for each layer of the decoder. T5 and its kin count the encoder's layers under the common name, and so
+    do Bart and its kin where the decoder is used alone."""
     layers = list(config.per_layer_config)
-    count = getattr(config, "num_decoder_layers", None) if getattr(config, "is_encoder_decoder", False) else None
+    name = "num_decoder_layers" if getattr(config, "is_encoder_decoder", False) else "decoder_layers"
+    count = getattr(config, name, None)
     return layers if count is None else (layers + layers[-1:] * count)[:count]
 
 
@@ -75,15 +77,24 @@ def _spec(kind, sharing, layer):
 
 
 def head_shapes(config):
-    """(kv_heads, head_dim) of each layer. head_dim is not always hidden / heads: a config may state it."""
-    layers = _decoder_layers(config.get_text_config(decoder=True))
-    return [
-        (
-            getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads,
-            getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads,
-        )
-        for layer in layers
-    ]
+    """(kv_heads, head_dim) of what each layer caches. head_dim is not always hidden / heads: a config may state it.
+
+    Multi-head latent attention (DeepSeek) caches one latent vector and one rotary part for a token, as key and value of
+    a single head; head_dim is the mean of the two then, so that 2 x kv_heads x head_dim numbers are right.
+    """
+    return [_head_shape(layer) for layer in _decoder_layers(config.get_text_config(decoder=True))]
+
+
+def _head_shape(layer):
+    latent = getattr(layer, "kv_lora_rank", None)
+    if latent:
+        return 1, (latent + layer.qk_rope_head_dim) // 2  # both are even: rotary embeddings turn pairs
+    heads = getattr(layer, "decoder_attention_heads", None) or layer.num_attention_heads
+    head_dim = getattr(layer, "head_dim", None) or getattr(layer, "attention_head_dim", None)
+    grouped = getattr(layer, "num_key_value_heads", None) or getattr(layer, "num_kv_heads", None) or heads
+    if getattr(layer, "multi_query", False) and not getattr(layer, "new_decoder_architecture", False):
+        grouped = 1
+    return grouped, head_dim or layer.hidden_size // heads
 
 
 def namesake(cache_class):

@@ -8,26 +8,29 @@ from dataclasses import dataclass
 import torch
 
 from .generate import stream
-from .hf import head_shapes, layer_specs
+from .layer_bytes import shapes
 from .show.steps import Recorder, Step
 
 
 def bytes_per_token(config, dtype=torch.bfloat16):
-    """Bytes that one more token adds to a cache of full-attention layers, by formula.
+    """Bytes that one more token adds to the layers of a cache that grow, by formula.
 
-    The sum over layers of 2 (key and value) x kv_heads x head_dim x itemsize. Layers that keep a window or a state
-    stop growing, so they count nothing here. `config`: a transformers config; no weights are needed.
+    The sum over layers of 2 (key and value) x kv_heads x head_dim x itemsize, and of the index key where there is one.
+    Layers that keep a window or a state stop growing, so they count nothing here. `config`: a transformers config; no
+    weights are needed.
     """
-    grows = [spec.kind == "full_attention" for spec in layer_specs(config)]
-    sizes = [2 * heads * head_dim * dtype.itemsize for heads, head_dim in head_shapes(config)]
-    return sum(size for size, layer_grows in zip(sizes, grows, strict=True) if layer_grows)
+    size = dtype.itemsize
+    growing = [layer for layer in shapes(config, size, state_bytes=0) if layer.keeps == "all"]
+    return sum(layer.entry(size) + layer.index_dim * size for layer in growing)
 
 
 def fill(cache, config, tokens, batch=1, dtype=torch.bfloat16):
-    """Put `tokens` tokens of zeros into every layer of a cache, as a model of this config would. Returns the cache."""
-    for layer_idx, (heads, head_dim) in enumerate(head_shapes(config)):
-        zeros = torch.zeros(batch, heads, tokens, head_dim, dtype=dtype)
-        cache.update(zeros, zeros, layer_idx)
+    """Put `tokens` tokens of zeros into every layer of a cache that keeps keys, as many bytes as a model of this config
+    would. Returns the cache."""
+    for layer_idx, layer in enumerate(shapes(config, dtype.itemsize, state_bytes=0)):
+        if layer.keeps in ("all", "window"):
+            zeros = torch.zeros(batch, layer.kv_heads, tokens, layer.head_dim, dtype=dtype)
+            cache.update(zeros, zeros, layer_idx)
     return cache
 
 

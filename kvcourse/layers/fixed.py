@@ -20,7 +20,8 @@ class Counter:
         self.value = None  # a 0-dim int64 tensor, once there is a device to put it on
 
     def start(self, device):
-        """Count from zero on `device`."""
+        """Count from zero on `device`; a meta tensor could not be read, so beside such tensors it stays on the CPU."""
+        device = torch.device("cpu") if device.type == "meta" else device
         if self.value is None or self.value.device != device:
             self.value = stay(ordinary((), torch.empty((), device=device), torch.int64))
         self.restart()
