@@ -71,8 +71,7 @@ class AffineFormat:
         # The layout is fixed because sums depend on it: the keys of a model are often a transposed view.
         values = x.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         fitted = [self.fit(groups, self._dim + 1) for (groups,) in self._grouped(values)]
-        scales = torch.cat([scale.squeeze(self._dim + 1) for scale, _ in fitted], self._dim)
-        offsets = torch.cat([offset.squeeze(self._dim + 1) for _, offset in fitted], self._dim)
+        scales, offsets = (self._joined(part) for part in zip(*fitted, strict=True))
         scales, offsets = self._narrow(scales, offsets)
         for groups, scale, offset in self._grouped(values, scales.float(), offsets.float()):
             groups.sub_(offset).div_(torch.where(scale > 0, scale, 1.0))  # one level only: any divisor gives code 0
@@ -116,14 +115,19 @@ class AffineFormat:
         the other groups keep their float16 values, so that they do not depend on it."""
         if self.bits == 8 or self.exact_metadata:  # over 255 steps float16 would lose an eighth of a step and more
             return scales, offsets
-        short_scales, short_offsets = scales.half().float(), offsets.half().float()
-        moved = (offsets - short_offsets).abs() + self.levels * (scales - short_scales).abs()
+        short_scales, short_offsets = scales.half(), offsets.half()
+        moved = (offsets - short_offsets).abs_() + (scales - short_scales).abs_().mul_(self.levels)
         harmless = moved <= scales / 8
-        dtype = torch.float16 if harmless.all() else torch.float32
-        return (
-            torch.where(harmless, short_scales, scales).to(dtype),
-            torch.where(harmless, short_offsets, offsets).to(dtype),
+        if harmless.all():
+            return short_scales, short_offsets
+        return torch.where(harmless, short_scales.float(), scales), torch.where(
+            harmless, short_offsets.float(), offsets
         )
+
+    def _joined(self, parts):
+        """Scales or offsets of all groups along one dimension, from those of the whole groups and of the short one."""
+        parts = [part.squeeze(self._dim + 1) for part in parts]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, self._dim)
 
     @property
     def _dim(self):
