@@ -164,9 +164,28 @@ def test_an_exercise_says_what_it_trains_and_how_long(path):
     assert header.startswith(f"# {path.name[:2]} · ")
     for link in (f"](../notebooks/{path.name})", f"](../solutions/{path.name})"):
         assert link in header
-    assert re.search(r"^\| Minutes \| \d+ \|$", header, flags=re.M)
+    tasks = [card_minutes for _, cell in cells(path, "markdown") for card_minutes in re.findall(CARD, cell.source)]
+    assert minutes(path) == sum(map(int, tasks)), "the minutes of an exercise are those of its tasks"
 
 
+def minutes(path):
+    return int(re.search(r"^\| Minutes \| (\d+) \|$", cells(path)[0][1].source, flags=re.M).group(1))
+
+
+def test_the_hours_that_are_promised_are_the_sums():
+    core = [path.name for path in LESSONS if "| Track | core |" in cells(path)[0][1].source]
+    sums = [
+        sum(minutes(path) for path in books if not only or path.name in only) / 60
+        for books, only in ((LESSONS, core), (SOLUTIONS, core), (LESSONS + SOLUTIONS, None))
+    ]
+    lessons, exercises, everything = map(round, sums)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"about {lessons} hours of lessons and {exercises} of exercises" in readme
+    assert f"everything takes about {everything} hours" in readme
+    assert any(f"{lessons} hours of lessons, {exercises} of exercises" in text for _, text in texts(LESSONS[0]))
+
+
+CARD = r"(?m)^\| (?:build|find the fault|predict, then verify) \| [123] of 3 \| (\d+) \| .+ \|$"
 KINDS = "build|find the fault|predict, then verify"
 
 
