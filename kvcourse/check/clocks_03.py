@@ -124,6 +124,8 @@ TIMED_MISTAKES = [
     ),
     Mistake("the clock was started after the first token; ask it before you ask for a token", late_start),
     Mistake("all tokens were fetched before the clock was asked again; ask it after each token", all_at_once),
+    Mistake("tokens come one by one, and nobody knows yet how many: count them as you go", lambda t, c: len(t)),
+    Mistake("tokens come one by one: next(tokens) takes the first, a `for` loop the others", lambda t, c: t[0]),
     Mistake("`clock` is the clock; clock() is what it shows", lambda tokens, clock: (clock - clock, 0)),
     Mistake("milliseconds; seconds were asked for", clocks(lambda s: 1_000 * s[0], lambda s: 1_000 * right_each(s))),
     Mistake(

@@ -96,6 +96,43 @@ def added(parts):
     return one_round
 
 
+def own_tokens(model, cache, text, guess, places):
+    """(what the model says at `places`, as many guesses as hold) of one forward."""
+    own = model(torch.cat([text, guess], dim=1)[:, cache.get_seq_length() :], cache=cache).logits.argmax(-1)
+    return own[:, places]
+
+
+def from_the_start(start):
+    """Looks at the model's tokens from place `start(text)` of what was fed on."""
+
+    def one_round(model, cache, text, guess):
+        own, right = own_tokens(model, cache, text, guess, slice(start(text), None)), 0
+        while right < guess.shape[1] and own[0, right] == guess[0, right]:
+            right += 1
+        text = torch.cat([text, own[:, : right + 1]], dim=1)
+        cache.crop(min(0, text.shape[1] - 1 - cache.get_seq_length()))
+        return text
+
+    return one_round
+
+
+def without_a_bound(as_lists=False):
+    def one_round(model, cache, text, guess):
+        own, right = own_tokens(model, cache, text, guess, slice(-guess.shape[1] - 1, None))[0], 0
+        said, guessed = (own.tolist(), guess[0].tolist()) if as_lists else (own[None], guess)
+        while said[right] == guessed[right] if as_lists else said[0, right] == guessed[0, right]:
+            right += 1
+        text = torch.cat([text, own[None, : right + 1]], dim=1)
+        cache.crop(right - guess.shape[1])
+        return text
+
+    return one_round
+
+
+def joined_by_default(model, cache, text, guess):
+    return model(torch.cat([text, guess])[:, cache.get_seq_length() :], cache=cache)
+
+
 def without_a_cache(model, cache, text, guess):
     own = model(torch.cat([text, guess], dim=1), use_cache=False).logits[:, -guess.shape[1] - 1 :].argmax(-1)
     return torch.cat([text, own[:, : prefix_that_holds(own, guess) + 1]], dim=1)
@@ -111,6 +148,12 @@ PAST = (
     "a guess behind a wrong one was accepted: it may agree with the model, but the model saw the wrong word before it. "
     "Stop at the first mismatch"
 )
+PROMPT_TOO = (
+    "the first answer used is that of the first token that was fed: in the first round the prompt stands before the "
+    "guesses. Only the last k + 1 places are asked for"
+)
+ALL_HOLD = "all guesses hold, and the loop looks for one more: stop at guess.shape[1]"
+AXIS_LOST = "own[:, right] leaves the axis of the tokens out; own[:, right : right + 1] keeps it"
 GUESSING_MISTAKES = [
     Mistake(AS_LONG, with_(crop=lambda cache, text, guess, right: cache.crop(text.shape[1] - cache.get_seq_length()))),
     Mistake(
@@ -135,6 +178,18 @@ GUESSING_MISTAKES = [
         "the guesses that hold are missing: they belong to the text, in front of the model's own token",
         added(lambda own, guess, right: [own[:, right : right + 1]]),
     ),
+    Mistake(PROMPT_TOO, from_the_start(lambda text: 0)),
+    Mistake(
+        "places were counted in the text; the logits have a place for each token that was fed, so count from the end: "
+        "the last k + 1",
+        from_the_start(lambda text: text.shape[1] - 1),
+    ),
+    Mistake(ALL_HOLD, without_a_bound()),
+    Mistake(ALL_HOLD, without_a_bound(as_lists=True)),
+    Mistake(AXIS_LOST, added(lambda own, guess, right: [guess[:, :right], own[:, right]])),
+    Mistake(AXIS_LOST, added(lambda own, guess, right: [own[:, :right], own[0, right]])),
+    Mistake(AXIS_LOST, added(lambda own, guess, right: [own[0, right]])),
+    Mistake("text and guess are joined along the tokens: torch.cat([text, guess], dim=1)", joined_by_default),
     Mistake("nothing went into the cache: hand it to the model, cache=cache", without_a_cache),
     Mistake(
         "the accepted guesses were cropped; crop the wrong ones, so that the cache is one token behind the text",

@@ -99,7 +99,31 @@ LOOKING_MISTAKES = [
         "the future is visible: a window looks back only",
         by_distance(lambda distance, window: distance.abs() < window),
     ),
-    Mistake("this is the causal mask; the window is not used", by_distance(lambda distance, window: distance >= 0)),
+    Mistake(
+        "this is the causal mask: the window is not used, or `&` took the 0 in front of it, since it binds before >= "
+        "does. Brackets around both: (distance >= 0) & (distance < window)",
+        by_distance(lambda distance, window: distance >= 0),
+    ),
+    Mistake(
+        "brackets around both: `&` binds before < and >= do, so write (distance >= 0) & (distance < window)",
+        by_distance(lambda distance, window: (distance >= 0) & distance < window),
+    ),
+    Mistake(
+        "the sign of the distance: queries[:, None] - keys is 0 or more for the tokens before a query",
+        by_distance(lambda distance, window: at_once(-distance, window)),
+    ),
+    Mistake(
+        "torch.arange takes the first and the end: the keys end before offset + kv_len, not before kv_len",
+        lambda queries, kv_len, offset, window: at_once(queries[:, None] - torch.arange(offset, kv_len), window),
+    ),
+    Mistake(
+        "torch.arange leaves its end out: torch.arange(offset, offset + kv_len) has kv_len positions",
+        lambda queries, kv_len, offset, window: window_mask(queries, kv_len - 1, offset, window),
+    ),
+    Mistake(
+        "two axes are asked for, (number of queries, kv_len): leave [None, None] away",
+        lambda *arguments: window_mask(*arguments)[None, None],
+    ),
     Mistake(
         "True and False are swapped: True means may look",
         by_distance(lambda distance, window: (distance < 0) | (distance >= window)),

@@ -48,9 +48,11 @@ def updates(what, chunks, batch=1, heads=1, head_dim=2, overwrite=False, layers=
                 start += keys.numel()
                 returned = run(answer, layer.update, keys, values)
                 name = f"update {turn}" + (f" of layer {number}" if layers > 1 else "")
-                if not is_pair(returned):
-                    came = returned if returned is None else Phrase(f"{words(returned)}, and not two tensors")
-                    seen[f"keys after {name}"] = came
+                pair = is_pair(returned)
+                seen[f"what {name} returned"] = (
+                    Phrase("two tensors, the keys and the values") if pair else kind(returned)
+                )
+                if not pair:
                     return
                 for part, tensor in zip(("keys", "values"), returned, strict=True):
                     seen[f"{part} after {name}"] = tensor.clone()
@@ -58,6 +60,11 @@ def updates(what, chunks, batch=1, heads=1, head_dim=2, overwrite=False, layers=
                     keys.fill_(0), values.fill_(0)
 
     return Case(what, play, explain)
+
+
+def kind(returned):
+    """What came in place of two tensors, in words; None for None."""
+    return returned if returned is None else Phrase(words(returned))
 
 
 def is_pair(returned):

@@ -7,7 +7,7 @@ more than numbers: "expected [3, 4, 5, 6], came [2, 3, 4, 5, 6]" is half of the 
 import torch
 
 from .cost import held, tokens_in
-from .playing import is_pair, make, states
+from .playing import is_pair, kind, make, states
 from .runner import run
 from .task import Case, Wrong
 from .words import Phrase, words
@@ -51,13 +51,16 @@ def returned(
             given = [tensor.clone() for tensor in given]
             mask = run(answer, layer.mask, tokens) if with_mask else None
             both = run(answer, layer.update, *new)
-            seen[f"what update {turn} returned"] = _kind(both)
+            seen[f"what update {turn} returned"] = (
+                Phrase("two tensors, the keys and the values") if is_pair(both) else kind(both)
+            )
             if not is_pair(both):
                 return
             for part, tensor, origin in zip(("keys", "values"), both, given, strict=True):
                 seen[f"positions of the {part} that update {turn} returned"] = where(tensor, origin)
             if with_mask:
-                _looks(seen, mask, seen[f"positions of the keys that update {turn} returned"], given, tokens)
+                columns = seen[f"positions of the keys that update {turn} returned"]
+                _looks(seen, f"the mask for update {turn}", mask, columns, given, tokens)
             if overwrite:
                 new[0].fill_(0), new[1].fill_(0)
             if most is not None:
@@ -83,20 +86,15 @@ LATE = (
 HOARDED = "the right tokens are returned, but old ones are still held somewhere: keep only what comes back"
 
 
-def _kind(both):
-    """What an update returned, in words; None for None."""
-    if is_pair(both):
-        return Phrase("two tensors")
-    return both if both is None else Phrase(words(both))
+def _looks(seen, name, mask, columns, given, tokens):
+    """Write down what each of the `tokens` newest tokens may look at, by the mask and the positions of its columns.
 
-
-def _looks(seen, mask, columns, given, tokens):
-    """Write down what each of the `tokens` newest tokens may look at, by the mask and the positions of its columns."""
+    `name`: how the mask itself is called."""
     first = given[0].shape[2] - tokens
     rows = mask if mask is None else rows_of(mask, tokens, len(columns))
     usable = isinstance(rows, list)
-    name = f"the mask for {tokens} new and {len(columns) - tokens} old tokens"
-    seen[name] = Phrase(f"True and False, ({tokens}, {len(columns)})") if usable else rows
+    size = f"({tokens}, {len(columns)}), for {tokens} new and {len(columns) - tokens} held tokens"
+    seen[name] = Phrase(f"True and False, {size}") if usable else rows
     if not usable:
         return
     for number, row in enumerate(rows):
@@ -108,22 +106,34 @@ def rows_of(mask, q_len, kv_len):
     if not isinstance(mask, torch.Tensor):
         return Phrase(words(mask))
     if mask.shape != (q_len, kv_len):
-        return Phrase(f"{words(mask)}, not ({q_len}, {kv_len})")
+        return Phrase(f"{words(mask, {})}, not ({q_len}, {kv_len})")
     if mask.dtype != torch.bool:
         return Phrase(f"numbers of type {mask.dtype}, not True and False")
     return [row.nonzero().flatten().tolist() for row in mask]
 
 
-def check_held(answer, most, arguments=(), tokens=40):
-    """Wrong if an object of the learner's class holds more than `most` tokens after `tokens` of them, one at a time."""
-    layer = make(answer, *arguments)
-    for start in range(tokens):
-        run(answer, layer.update, *states(1, 1, 1, 2, 4 * start))
-    count = held(layer) // 4  # keys and values of 2 channels
+def check_held(answer, most, arguments=(), tokens=40, at_once=False):
+    """Wrong if an object of the learner's class has memory for more than `most` tokens after `tokens` of them.
+
+    They come one at a time, or all `at_once`, as a prompt does. Memory is that of the whole tensor behind a view.
+    Returns the number of tokens that it is for.
+    """
+    layer, size = make(answer, *arguments), tokens if at_once else 1
+    for start in range(0, tokens, size):
+        run(answer, layer.update, *states(1, 1, size, 2, 4 * start))
+    count, shown = held(layer) // 4, tokens_in(layer, 4)  # keys and values of 2 channels
     if count > most:
+        how = f"a prompt of {tokens:,} tokens" if at_once else f"{tokens} tokens, one at a time"
         raise Wrong(
-            tested=f"the memory held after {tokens} tokens, one at a time",
-            expected=f"room for at most {most} tokens",
+            tested=f"the memory held after {how}",
+            expected=f"room for at most {most} tokens, by untyped_storage().nbytes() of what is kept",
             came=f"room for {count}",
-            likely=HOARDED,
+            likely=HOARDED if shown > most else VIEW.format(shown, "s" * (shown != 1), count),
         )
+    return count
+
+
+VIEW = (
+    "what is kept is a view: it shows {} token{}, and the tensor behind it, of {:,}, stays in memory as long as the "
+    "view does. A slice shares memory; its .clone() has its own"
+)

@@ -111,6 +111,10 @@ def picks(which):
     return reads(pick=lambda scores: scores[:, which])
 
 
+def at_chunk(model, ids, chunk, cache):
+    return read_in_chunks(model, ids, chunk, cache, pick=lambda scores: scores[:, chunk - 1])
+
+
 AXES = "the axes of logits are (batch, tokens, vocabulary): keep all sequences, take the last token: [:, -1]"
 EMPTY = "the caller's cache stays empty: {}; hand `cache` to every forward, so that a chunk sees those before it"
 READING_MISTAKES = [
@@ -157,6 +161,7 @@ READING_MISTAKES = [
     Mistake("the prompt went through at once, not in chunks", reads(parts=lambda ids, chunk: [ids])),
     Mistake("the scores after the first token of the last chunk; the last one decides: [:, -1]", picks(0)),
     Mistake("the scores after every token of the last chunk; the last one decides: [:, -1]", picks(slice(None))),
+    Mistake("the last chunk may be shorter: its last token is at [:, -1], not at chunk - 1", at_chunk),
     Mistake("[:, -1:] keeps the axis of the tokens; [:, -1] leaves it out", picks(slice(-1, None))),
     Mistake(AXES, reads(pick=lambda scores: scores[-1])),
     Mistake(AXES, reads(pick=lambda scores: scores[0, -1])),

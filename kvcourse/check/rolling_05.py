@@ -12,7 +12,7 @@ def crops(what, tokens, *counts, explain=None):
     """A case: read `tokens` tokens, crop by each of `counts`, read two more; which of the tokens are held each time."""
 
     def play(answer, seen):
-        layer, given = make(answer), states(2, 3, tokens + 2, 4)
+        layer, given = make(answer), states(9, 10, tokens + 2, 11)  # more than tokens: a cut along any of them is seen
         if not callable(getattr(layer, "crop", None)):
             raise Wrong(expected="a class with a method `crop(self, n)`", came=f"{answer.__name__} without one")
         run(answer, layer.update, *(part[:, :, :tokens].clone() for part in given))
@@ -58,11 +58,11 @@ def explain_crop(label, expected, came):
 
 
 CROPS_OF_SIX = [
-    crops("six tokens, crop(-2)", 6, -2, explain=explain_crop),
-    crops("six tokens, crop(0)", 6, 0, explain=explain_crop),
-    crops("six tokens, crop(-9): more than there are", 6, -9, explain=explain_crop),
-    crops("six tokens, crop(2): a positive count", 6, 2, explain=explain_crop),
-    crops("eight tokens, crop(-1) and then crop(-3)", 8, -1, -3, explain=explain_crop),
+    crops("six tokens of 9 sequences and 10 heads, crop(-2)", 6, -2, explain=explain_crop),
+    crops("six tokens of 9 sequences and 10 heads, crop(0)", 6, 0, explain=explain_crop),
+    crops("six tokens of 9 sequences and 10 heads, crop(-9): more than there are", 6, -9, explain=explain_crop),
+    crops("six tokens of 9 sequences and 10 heads, crop(2): a positive count", 6, 2, explain=explain_crop),
+    crops("eight tokens of 9 sequences and 10 heads, crop(-1) and then crop(-3)", 8, -1, -3, explain=explain_crop),
 ]
 
 
@@ -87,6 +87,19 @@ def variant(cut, values=None):
 
 def back(states, n):
     return states[:, :, : max(0, states.shape[2] + n)]
+
+
+def cut_elsewhere():
+    """Mistakes of those who cut along an axis that is not the tokens': at n, or at the length that is left."""
+    cuts = {
+        "sequences": lambda states, end: states[:end],
+        "heads": lambda states, end: states[:, :end],
+        "channels": lambda states, end: states[..., :end],
+    }
+    for name, cut in cuts.items():
+        said = f"{name} were removed: tokens are the third axis, [:, :, :length]"
+        yield Mistake(said, variant(lambda states, n, cut=cut: cut(states, n)))
+        yield Mistake(said, variant(lambda states, n, cut=cut: cut(states, max(0, states.shape[2] + n))))
 
 
 CROP_MISTAKES = [
@@ -116,13 +129,11 @@ CROP_MISTAKES = [
         "one token too many was removed: the slice up to `length` leaves `length` tokens",
         variant(lambda states, n: states[:, :, : max(0, states.shape[2] + n - 1)]),
     ),
-    Mistake("heads were removed: tokens are the third axis, [:, :, :length]", variant(lambda states, n: states[:, :n])),
     Mistake(
-        "sequences were removed: tokens are the third axis, [:, :, :length]", variant(lambda states, n: states[:n])
+        "the values were cut twice as far as the keys: compute the length once, before either is cut",
+        variant(back, lambda states, n: back(back(states, n), n)),
     ),
-    Mistake(
-        "channels were removed: tokens are the third axis, [:, :, :length]", variant(lambda states, n: states[..., :n])
-    ),
+    *cut_elsewhere(),
 ]
 
 

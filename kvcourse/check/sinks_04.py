@@ -8,6 +8,7 @@ from .playing import Adapter, first_difference, some_ids, tiny
 from .positions import check_held, returned
 from .runner import run
 from .sinks_mistakes import SINK_MISTAKES, Sinks
+from .sliding_04 import PROMPT
 from .task import Wrong, compare, task
 
 SINKS = [
@@ -57,6 +58,7 @@ def task_04c(layer_class, model=None, text=None):
     """
     compare(layer_class, Sinks, SINKS, SINK_MISTAKES)
     check_held(layer_class, 2 * (4 + 2), [4, 2])
+    check_held(layer_class, 2 * (4 + 2), [4, 2], PROMPT, at_once=True)
     small = tiny()
     ids = some_ids(small, 2, 20)
     with torch.no_grad():

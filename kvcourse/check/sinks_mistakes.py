@@ -108,6 +108,16 @@ class CountedBeforeTheCut(Sinks):
         return both
 
 
+class CountedTheWholeText(CountedBeforeTheCut):
+    def update(self, keys, values):
+        self.count += keys.shape[2]
+        return Sinks.update(self, keys, values)
+
+
+def numbers_to_add(self, q_len):
+    return torch.zeros(()).masked_fill(~Sinks.mask(self, q_len), float("-inf"))
+
+
 TWICE = "while the text is short the first tokens are also in the window, and were kept twice"
 MASKED = "the first tokens are held, but the mask hides them once the window has moved on: let every token see columns "
 MASKED += "below `sinks`"
@@ -115,6 +125,11 @@ NOT_FIRST = "what was kept are the first tokens of the window; keep the first of
 NOT_FIRST += "that is held"
 SINK_MISTAKES = [
     Mistake("a plain window: the first tokens of the text were dropped", sinking(stays=recent)),
+    Mistake(
+        "the last sinks + window - 1 were kept, and the first tokens went with the rest: the first `sinks` of the text "
+        "stay for good",
+        sinking(stays=lambda self, count: list(range(max(0, count - (self.sinks + self.window - 1)), count))),
+    ),
     Mistake(NOT_FIRST, sinking(stays=first_of_the_window)),
     Mistake(TWICE, sinking(stays=lambda self, count: first(self, count) + recent(self, count))),
     Mistake("the window keeps one too many: window - 1, beside the first tokens", sinking(stays=one_more)),
@@ -165,6 +180,17 @@ SINK_MISTAKES = [
         "the mask has columns for tokens that were dropped: self.held is how many were kept, len(keep)",
         CountedBeforeTheCut,
     ),
+    Mistake(
+        "the mask has a column for each token of the text; dropped tokens have no column: self.held is how many were "
+        "kept, len(keep)",
+        CountedTheWholeText,
+    ),
+    Mistake(
+        "two axes are asked for, a row for each new token and a column for each held and new one: leave [None, None] "
+        "away",
+        sinking(mask=lambda self, q_len: Sinks.mask(self, q_len)[None, None]),
+    ),
+    Mistake("True and False were asked for, not numbers to be added to the scores", sinking(mask=numbers_to_add)),
     Mistake(
         "a row for each new token only; the mask has rows for the held ones, too",
         sinking(queries=lambda self, held, columns: columns),

@@ -122,7 +122,10 @@ SLIDING_MISTAKES = [
         BEFORE.format("the early tokens of a long prompt never had their turn to look"),
         sliding(shown=lambda self, states: last(states, self.window)),
     ),
-    Mistake(BEFORE.format("a new token sees window - 1, itself included"), sliding(update=held_alone)),
+    Mistake(
+        BEFORE.format("so a new token sees only window - 1 tokens, itself included, one too few"),
+        sliding(update=held_alone),
+    ),
     Mistake(BEFORE.format("the chunk was cut to the window as it came in"), sliding(update=chunk_trimmed)),
     Mistake(
         "after a chunk only tokens of that chunk are held; the window may reach further back",
@@ -156,6 +159,7 @@ SLIDING = [
     returned("window 3: the caller writes over its tensors", [4, 1, 2, 1], [3], overwrite=True),
     returned("window 4: what is held after a prompt of 9 tokens, then 1, 1, 5", [9, 1, 1, 5], [4], most=3),
 ]
+PROMPT = 1_000
 WAYS = {"12 tokens one by one": (1,) * 12, "in chunks of 5": (5, 5, 2), "at once, then one": (11, 1)}
 
 
@@ -164,11 +168,13 @@ def task_04b(layer_class):
     """`layer_class(window)`, with `update(keys, values)`."""
     compare(layer_class, Sliding, SLIDING, SLIDING_MISTAKES)
     check_held(layer_class, 2 * 4, [4])
+    behind = check_held(layer_class, 2 * 4, [4], PROMPT, at_once=True)
     model = tiny(window=4)
     for how, parts in WAYS.items():
         in_model(layer_class, model, 2, parts, how)
     return {
         "small": "six cases, every position as expected",
-        "held": "after each update window - 1 tokens at most, also after a prompt",
+        "held": "after each update window - 1 tokens at most, also after a prompt: with a window of 4, one of "
+        f"{PROMPT:,} tokens leaves memory for {behind}",
         "model": f"a window of 4, {'; '.join(WAYS)}: the scores that the model gives without a cache",
     }

@@ -105,6 +105,23 @@ def newest_alone(model, prompt, count):
     return text
 
 
+def one_list(start=None):
+    """Keys and values in one list under two names; positions are its length, or right ones."""
+
+    def loop(model, prompt, count):
+        rows, text, new, seen = [], [], list(prompt), 0
+        for _ in range(count):
+            q, k, v = model.read(new, seen if start is None else start(rows))
+            seen += len(new)
+            rows.extend(k), rows.extend(v)
+            text.append(model.next_token(q[-1], rows, rows))
+            new = text[-1:]
+        return text
+
+    return loop
+
+
+ONE_LIST = "keys and values are one and the same list under two names: make two, keys, values = [], []"
 RESTART = "the new token was read {}: positions go on where the text stands, at len(keys)"
 SWAPPED = "keys and values are swapped: `read` returns q, k, v, and `next_token` takes the query, the keys, the values"
 WRITING_MISTAKES = [
@@ -155,6 +172,8 @@ WRITING_MISTAKES = [
         lambda *a: kept(*a, put=lambda lists, k, v: (lists[0].extend(k), lists[1].extend(v) if not lists[1] else 0)),
     ),
     Mistake("the keys and values of the new tokens were not kept; only the prompt is in the lists", prompt_alone_kept),
+    Mistake(ONE_LIST, one_list()),
+    Mistake(ONE_LIST, one_list(start=len)),
     Mistake("old keys and values were replaced; put the new ones behind them", newest_alone),
     Mistake("the query of the first token was used; the newest token asks: q[-1]", lambda *a: kept(*a, ask=0)),
     Mistake("the prompt is among what was returned; return the new tokens alone", lambda m, p, n: [*p, *kept(m, p, n)]),

@@ -300,6 +300,29 @@ def as_a_tensor(model, prompt, count):
     return torch.tensor(two_lists(model, prompt, count))
 
 
+def one_list_twice(model, prompt, count):
+    K = V = []
+    text, new = [], prompt
+    while len(text) < count:
+        q, k, v = model.read(new, len(prompt) + len(text) - 1 if text else 0)
+        K += list(k)
+        V += list(v)
+        new = [model.next_token(q[-1], K, V)]
+        text += new
+    return text
+
+
+def one_list_counted(model, prompt, count):
+    K = V = []
+    text, new = [], prompt
+    for _ in range(count):
+        q, k, v = model.read(new, len(K))
+        K.extend(k), V.extend(v)
+        text.append(model.next_token(q[-1], K, V))
+        new = text[-1:]
+    return text
+
+
 # 01c
 
 
@@ -447,6 +470,8 @@ WRONG = {
         (lambda model, prompt, count: [], "nothing was written"),
         (keys_in_both, "went into both lists"),
         (all_in_one_list, "values into the other"),
+        (one_list_twice, "one and the same list"),
+        (one_list_counted, "one and the same list"),
         (first_one_asks, "the newest token asks"),
         (only_the_newest_kept, "were replaced"),
         (returns_the_prompt_too, "return the new tokens alone"),

@@ -313,6 +313,26 @@ def a_list_then_cat(self, keys, values):
     return tuple(torch.cat(part, dim=2) for part in zip(*self.parts, strict=True))
 
 
+def doubles_in_a_loop(self, keys, values, least=0):
+    start, end = self.length, self.length + keys.shape[2]
+    if self.keys is None:
+        self.keys, self.values = keys[:, :, :0], values[:, :, :0]
+    slots = max(self.keys.shape[2], least)
+    while slots < end:
+        slots = slots * 2
+    more = slots - self.keys.shape[2]
+    if more:
+        self.keys = torch.cat([self.keys, room(keys, more)], dim=2)
+        self.values = torch.cat([self.values, room(values, more)], dim=2)
+    self.keys[:, :, start:end], self.values[:, :, start:end], self.length = keys, values, end
+    return self.keys[:, :, :end], self.values[:, :, :end]
+
+
+def doubles_from_one(self, keys, values):
+    """Right."""
+    return doubles_in_a_loop(self, keys, values, least=1)
+
+
 class StartsWithSixteen:
     """Right: sixteen slots from the start, its own names, lists in place of two attributes."""
 
@@ -458,6 +478,7 @@ WRONG = {
         (layer(copies_the_keys_alone), "of the values the caller's own tensor"),
         (layer(keys_behind_old_values), "joined to the old values"),
         (layer(swapped), "swapped"),
+        (layer(keys_returned_alone), "returned: two tensors, the keys and the values"),
         (layer(keys_returned_alone), "return two tensors"),
         (layer(last_one_alone), "only the last of the new tokens"),
         (layer(misspelt), "`return self.kyes, self.values`: AttributeError"),
@@ -483,6 +504,7 @@ WRONG = {
         (layer(adds_the_end, length=0), "self.length is 3 after 2 tokens"),
         (layer(forgets_the_first_length, length=0), "self.length is still 0"),
         (layer(three_axes, length=0), "four axes"),
+        (layer(doubles_in_a_loop, length=0), "twice 0 is 0"),
         (layer(room_for_the_keys_alone, length=0), "the keys got room and the values did not"),
         (layer(returns_the_new_part), "only the new tokens were returned"),
         (layer(never_counts, length=0), "self.length is still 0"),
@@ -529,7 +551,8 @@ WRONG = {
 SHOUTED = {letter.lower(): f" {word.upper()} " for letter, word in TRUTH.items()}
 RIGHT = {
     "02a": [layer(append), layer(double, length=0), StartsWithSixteen, BlocksInLists],
-    "02b": [layer(double, length=0), layer(twice_the_end, length=0), layer(by_filling, length=0), StartsWithSixteen],
+    "02b": [layer(double, length=0), layer(twice_the_end, length=0), layer(by_filling, length=0), StartsWithSixteen]
+    + [layer(doubles_from_one, length=0)],
     "02c": [TRUTH, SHOUTED],
     "02d": [fits, as_a_tensor, as_a_float],
 }

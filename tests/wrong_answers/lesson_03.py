@@ -138,6 +138,18 @@ def one_number(tokens, clock):
     return two_clocks(tokens, clock)[0]
 
 
+def asks_for_the_number(tokens, clock):
+    start, n = clock(), len(tokens)
+    times = [clock() for _ in tokens]
+    return times[0] - start, (times[-1] - times[0]) / (n - 1)
+
+
+def takes_number_zero(tokens, clock):
+    start = clock()
+    tokens[0]
+    return clock() - start, 0
+
+
 # 03b
 
 
@@ -270,6 +282,12 @@ def logits_of(pick):
         return pick(logits)
 
     return read
+
+
+def at_the_end_of_a_full_chunk(model, ids, chunk, cache):
+    for start in range(0, ids.shape[1], chunk):
+        logits = model(ids[:, start : start + chunk], cache=cache).logits
+    return logits[:, chunk - 1]
 
 
 def the_output_itself(model, ids, chunk, cache):
@@ -445,6 +463,8 @@ WRONG = {
         (last_step_alone, "one step is not the average"),
         (tokens_a_second, "seconds a token were asked for"),
         (one_number, "not two numbers"),
+        (asks_for_the_number, "count them as you go"),
+        (takes_number_zero, "next(tokens) takes the first"),
         (as_a_dict, "return both"),
         (median, "the step in the middle"),
         (upper_median, "the step in the middle"),
@@ -466,6 +486,7 @@ WRONG = {
         (at_once, "went through at once"),
         (first_of_the_last_chunk, "after the first token of the last chunk"),
         (all_of_the_last_chunk, "after every token"),
+        (at_the_end_of_a_full_chunk, "the last chunk may be shorter"),
         (a_token, "the token itself was returned"),
         (one_cache_of_my_own, "a cache of your own"),
         (returns_in_the_loop, "inside the loop"),

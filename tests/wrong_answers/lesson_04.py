@@ -89,6 +89,39 @@ def with_a_chain(queries, kv_len, offset, window):
     return 0 <= d < window
 
 
+def distance_from(queries, kv_len, offset):
+    return queries.unsqueeze(-1) - (torch.arange(kv_len) + offset)
+
+
+def without_brackets_left(queries, kv_len, offset, window):
+    d = distance_from(queries, kv_len, offset)
+    return d >= 0 & (d < window)
+
+
+def without_brackets_right(queries, kv_len, offset, window):
+    d = distance_from(queries, kv_len, offset)
+    return (d >= 0) & d < window
+
+
+def other_sign(queries, kv_len, offset, window):
+    d = torch.arange(offset, offset + kv_len) - queries[:, None]
+    return (d >= 0) & (d < window)
+
+
+def ends_at_kv_len(queries, kv_len, offset, window):
+    d = queries[:, None] - torch.arange(offset, kv_len)
+    return (d >= 0) & (d < window)
+
+
+def a_key_missing(queries, kv_len, offset, window):
+    d = queries[:, None] - torch.arange(offset, offset + kv_len - 1)
+    return (d >= 0) & (d < window)
+
+
+def four_axes(queries, kv_len, offset, window):
+    return mask(queries, kv_len, offset, window)[None, None]
+
+
 def prints_the_mask(queries, kv_len, offset, window):
     mask(queries, kv_len, offset, window).sum()
 
@@ -123,7 +156,9 @@ class InABuffer:
         self.tokens, self.window = [], window
 
     def update(self, keys, values):
-        self.tokens += list(zip(keys.clone().unbind(2), values.clone().unbind(2), strict=True))
+        self.tokens += [
+            (key.clone(), value.clone()) for key, value in zip(keys.unbind(2), values.unbind(2), strict=True)
+        ]
         shown = [torch.stack(part, dim=2) for part in zip(*self.tokens, strict=True)]
         del self.tokens[: max(0, len(self.tokens) - self.window + 1)]
         return shown
@@ -241,7 +276,7 @@ def values_first(self, keys, values):
 
 
 class CopiesFirst:
-    """Right too: a copy as it comes in, then slices."""
+    """A copy as it comes in, then slices: the whole prompt stays behind them."""
 
     def __init__(self, window):
         self.window, self.keys, self.values = window, None, None
@@ -250,6 +285,32 @@ class CopiesFirst:
         keys, values = joined(self, keys.clone(), values.clone())
         self.keys, self.values = keys[:, :, 1 - self.window :], values[:, :, 1 - self.window :]
         return [keys, values]
+
+
+def clones_at_first(self, keys, values):
+    """The caller's tensors are safe, and a slice of the copy keeps the prompt."""
+    if self.keys is None:
+        keys, values = keys.clone(), values.clone()
+    keys, values = joined(self, keys, values)
+    self.keys, self.values = keys[:, :, 1 - self.window :], values[:, :, 1 - self.window :]
+    return keys, values
+
+
+def views_of_tokens(self, keys, values):
+    self.tokens = [*getattr(self, "tokens", []), *zip(keys.clone().unbind(2), values.clone().unbind(2), strict=True)]
+    shown = [torch.stack(part, dim=2) for part in zip(*self.tokens, strict=True)]
+    self.tokens = self.tokens[1 - self.window :]
+    return shown
+
+
+def slides_in_place(self, keys, values):
+    """Right: room for window - 1 tokens that is written over."""
+    shown = joined(self, keys, values)
+    if self.keys is None or self.keys.shape[2] < self.window - 1:
+        self.keys, self.values = (states[:, :, 1 - self.window :].contiguous().clone() for states in shown)
+    else:
+        self.keys.copy_(shown[0][:, :, 1 - self.window :]), self.values.copy_(shown[1][:, :, 1 - self.window :])
+    return shown
 
 
 # 04c
@@ -424,6 +485,58 @@ def short_texts_are_the_callers(self, keys, values):
     return keys, values
 
 
+def all_but_the_oldest(self, count):
+    return torch.arange(count) >= count - (self.sinks + self.window - 1)
+
+
+def by_the_whole_text(self, q_len):
+    """Counts columns by all tokens of the text so far."""
+    self.seen = getattr(self, "seen", 0)
+    column, query = torch.arange(self.seen + q_len), torch.arange(self.seen, self.seen + q_len)[:, None]
+    self.seen += q_len
+    return (column <= query) & ((query - column < self.window) | (column < self.sinks))
+
+
+def mask_of_four_axes(self, q_len):
+    return sink_mask(self, q_len)[None, None]
+
+
+def mask_of_numbers(self, q_len):
+    return torch.zeros(sink_mask(self, q_len).shape).masked_fill(~sink_mask(self, q_len), float("-inf"))
+
+
+class TwoViews:
+    """The first tokens and the window apart, as slices of copies."""
+
+    def __init__(self, window, sinks):
+        self.window, self.sinks, self.first, self.recent = window, sinks, None, None
+
+    def parts(self):
+        return [] if self.first is None else [torch.cat(pair, 2) for pair in zip(self.first, self.recent, strict=True)]
+
+    def mask(self, q_len):
+        held = self.parts()[0].shape[2] if self.parts() else 0
+        column, query = torch.arange(held + q_len), torch.arange(held, held + q_len)[:, None]
+        return (column <= query) & ((query - column < self.window) | (column < self.sinks))
+
+    def update(self, keys, values):
+        new = keys.clone(), values.clone()
+        shown = [torch.cat(pair, 2) for pair in zip(self.parts(), new, strict=True)] if self.parts() else new
+        n = shown[0].shape[2]
+        start = max(min(self.sinks, n), n - self.window + 1)
+        self.first, self.recent = [s[:, :, : self.sinks] for s in shown], [s[:, :, start:] for s in shown]
+        return shown
+
+
+class TwoCopies(TwoViews):
+    """Right: the same with copies of the slices."""
+
+    def update(self, keys, values):
+        shown = super().update(keys, values)
+        self.first, self.recent = [s.clone() for s in self.first], [s.clone() for s in self.recent]
+        return shown
+
+
 # 04d
 
 SEEN = {7: list(range(8)), 8: [8], 9: [8, 9]}
@@ -440,6 +553,13 @@ WRONG = {
         (sees_the_future, "the future is visible"),
         (looks_both_ways, "a window looks back only"),
         (causal_alone, "the window is not used"),
+        (without_brackets_left, "`&` took the 0"),
+        (without_brackets_right, "`&` binds before"),
+        (other_sign, "the sign of the distance"),
+        (ends_at_kv_len, "end before offset + kv_len"),
+        (a_key_missing, "leaves its end out"),
+        (four_axes, "came      a tensor of shape (1, 1, 7, 7), not (7, 7)"),
+        (four_axes, "leave [None, None] away"),
         (inverted, "True means may look"),
         (turned, "rows and columns are swapped"),
         (for_adding, "not numbers to be added"),
@@ -461,6 +581,10 @@ WRONG = {
         (layer(keeps_the_first), "the first tokens were kept"),
         (layer(values_grow), "the values do not"),
         (layer(keeps_views), "a view of the caller's own tensor"),
+        (CopiesFirst, "a view: it shows 3 tokens, and the tensor behind it, of 1,000, stays"),
+        (layer(clones_at_first), "what is kept is a view"),
+        (layer(views_of_tokens), "what is kept is a view"),
+        (layer(returns_what_it_keeps), "so a new token sees only window - 1 tokens"),
         (layer(forgets_to_return), "`return` missing"),
         (layer(forgets_at_the_next), "dropped at the next update only"),
         (layer(cuts(0)), "the sequences were cut, not the tokens"),
@@ -481,6 +605,13 @@ WRONG = {
         (sink_layer(keep=w_beside_the_sinks), "one too many: window - 1"),
         (sink_layer(keep=keeps_everything), "nothing is ever dropped"),
         (sink_layer(returns_after_dropping), "dropped before they were returned"),
+        (sink_layer(returns_after_dropping), "positions of the keys that update 6 returned: [0, 1, 2, 3, 4, 5]"),
+        (sink_layer(keep=all_but_the_oldest), "the first tokens went with the rest"),
+        (sink_layer(mask=by_the_whole_text), "dropped tokens have no column"),
+        (sink_layer(mask=mask_of_four_axes), "came      a tensor of shape (1, 1, 1, 1), not (1, 1)"),
+        (sink_layer(mask=mask_of_four_axes), "leave [None, None] away"),
+        (sink_layer(mask=mask_of_numbers), "not numbers to be added"),
+        (TwoViews, "what is kept is a view"),
         (sink_layer(mask=masks_the_sinks), "the mask hides them"),
         (sink_layer(mask=all_held_is_visible), "shows all that is held"),
         (sink_layer(mask=no_mask), "its own future"),
@@ -515,7 +646,7 @@ WRONG = {
 }
 RIGHT = {
     "04a": [mask, mask_by_loops],
-    "04b": [layer(window), InABuffer, CopiesFirst],
-    "04c": [sink_layer(), counting(lambda n, keep: len(keep))],
+    "04b": [layer(window), InABuffer, layer(slides_in_place)],
+    "04c": [sink_layer(), counting(lambda n, keep: len(keep)), TwoCopies],
     "04d": [SEEN, {7: range(8), 8: {8}, 9: (9, 8)}, {7: torch.arange(8), 8: torch.tensor([8]), 9: [8, 9]}],
 }

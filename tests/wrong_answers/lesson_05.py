@@ -114,6 +114,31 @@ def along_the_heads(self, n):
     self.keys, self.values = self.keys[:, :n], self.values[:, :n]
 
 
+def cut_at_the_length(index):
+    def along_another_axis(self, n):
+        if n > 0:
+            raise ValueError(n)
+        left = max(0, self.keys.shape[2] + n)
+        part = (*[slice(None)] * index, slice(left))
+        self.keys, self.values = self.keys[part], self.values[part]
+
+    return along_another_axis
+
+
+def along_the_channels(self, n):
+    if n > 0:
+        raise ValueError(n)
+    left = max(0, self.keys.shape[2] + n)
+    self.keys, self.values = self.keys[..., :left], self.values[..., :left]
+
+
+def length_counted_twice(self, n):
+    if n > 0:
+        raise ValueError(n)
+    self.keys = self.keys[:, :, : max(self.keys.shape[2] + n, 0)]
+    self.values = self.values[:, :, : max(self.keys.shape[2] + n, 0)]
+
+
 def refuses_zero(self, n):
     if n >= 0:
         raise ValueError("negative, please")
@@ -255,6 +280,60 @@ def round_by_hand(places=1, found=None, added="own", crop="text", minus=1, cache
     return one_round
 
 
+def own_from(start, crop="text"):
+    """Looks at the model's tokens from `start(text)` on."""
+
+    def one_round(model, cache, text, guess):
+        fed = torch.cat([text, guess], dim=1)[:, cache.get_seq_length() :]
+        own = model(fed, cache=cache).logits.argmax(-1)[:, start(text) :]
+        r = 0
+        while r < guess.shape[1] and own[0, r] == guess[0, r]:
+            r += 1
+        text = torch.cat([text, guess[:, :r], own[:, r : r + 1]], dim=1)
+        cache.crop(text.shape[1] - 1 - cache.get_seq_length() if crop == "text" else r - guess.shape[1])
+        return text
+
+    return one_round
+
+
+def loop_without_a_bound(model, cache, text, guess):
+    fed = torch.cat([text, guess], dim=1)[:, cache.get_seq_length() :]
+    own = model(fed, cache=cache).logits[:, -guess.shape[1] - 1 :].argmax(-1)
+    r = 0
+    while own[0, r] == guess[0, r]:
+        r += 1
+    cache.crop(r - guess.shape[1])
+    return torch.cat([text, own[:, : r + 1]], dim=1)
+
+
+def lists_without_a_bound(model, cache, text, guess):
+    fed = torch.cat([text, guess], dim=1)[:, cache.get_seq_length() :]
+    own = model(fed, cache=cache).logits[0, -guess.shape[1] - 1 :].argmax(-1).tolist()
+    r = 0
+    while own[r] == guess[0].tolist()[r]:
+        r += 1
+    cache.crop(r - guess.shape[1])
+    return torch.cat([text, torch.tensor([own[: r + 1]])], dim=1)
+
+
+def one_axis_lost(parts):
+    def one_round(model, cache, text, guess):
+        fed = torch.cat([text, guess], dim=1)[:, cache.get_seq_length() :]
+        own, r = model(fed, cache=cache).logits[:, -guess.shape[1] - 1 :].argmax(-1), 0
+        while r < guess.shape[1] and own[0, r] == guess[0, r]:
+            r += 1
+        text = torch.cat([text, *parts(own, guess, r)], dim=1)
+        cache.crop(text.shape[1] - 1 - cache.get_seq_length())
+        return text
+
+    return one_round
+
+
+def joined_without_dim(model, cache, text, guess):
+    fed = torch.cat([text, guess])[:, cache.get_seq_length() :]
+    return model(fed, cache=cache).logits.argmax(-1)
+
+
 def a_list(model, cache, text, guess):
     return guess_round(model, cache, text, guess)[0].tolist()
 
@@ -281,6 +360,10 @@ WRONG = {
         (layer(keys_alone), "only the keys were cropped"),
         (layer(returns_it), "nothing was removed"),
         (layer(along_the_heads), "heads were removed"),
+        (layer(cut_at_the_length(0)), "sequences were removed"),
+        (layer(cut_at_the_length(1)), "heads were removed"),
+        (layer(along_the_channels), "channels were removed"),
+        (layer(length_counted_twice), "compute the length once"),
         (layer(refuses_zero), "crop(0) removes none"),
         (layer(refuses_the_wrong_sign), "refuse only n > 0"),
         (layer(prints_a_refusal), "a positive count has to be refused"),
@@ -330,6 +413,14 @@ WRONG = {
         (round_by_hand(added="one", crop="wrong"), "the guesses that hold are missing"),
         (round_by_hand(added="guesses", crop="wrong"), "the model's own token is lost"),
         (round_by_hand(cached=False, crop=None), "hand it to the model, cache=cache"),
+        (own_from(lambda text: 0), "in the first round the prompt stands before"),
+        (own_from(lambda text: 0, crop="guesses"), "in the first round the prompt stands before"),
+        (own_from(lambda text: text.shape[1] - 1), "a place for each token that was fed"),
+        (loop_without_a_bound, "stop at guess.shape[1]"),
+        (lists_without_a_bound, "stop at guess.shape[1]"),
+        (one_axis_lost(lambda own, guess, r: [guess[:, :r], own[:, r]]), "leaves the axis of the tokens out"),
+        (one_axis_lost(lambda own, guess, r: [guess[:, :r], own[0, r]]), "leaves the axis of the tokens out"),
+        (joined_without_dim, "joined along the tokens"),
         (a_list, "return a tensor of ids"),
         (prints_it, "`return` missing"),
         (forgets_the_logits, "in .logits"),
