@@ -95,6 +95,10 @@ BILL_MISTAKES = [
         "the block was not used: only whole blocks are found again, what is left over is lost",
         but(blocks=lambda tokens, block: tokens),
     ),
+    Mistake(
+        "blocks were counted, not tokens: each of them has `block` tokens, so multiply",
+        but(blocks=lambda tokens, block: tokens // block),
+    ),
     Mistake("rounded down once, at the end; each request finds whole blocks of its own", rounded_at_the_end),
     Mistake("the questions were taken for cached: each is another one, and only the prefix is shared", question_too),
     Mistake(

@@ -3,7 +3,6 @@
 import torch
 
 from ..containers import DynamicCache
-from ..generate import greedy
 from .task import Mistake
 
 
@@ -76,19 +75,10 @@ class NoCache(Talker):
 
 class TooLate(Talker):
     def say(self, question, most):
-        self.text = torch.cat([self.text, question], dim=1)
-        text = greedy(self.model, self.text, most, self.cache)
-        answer, self.text = text[0, self.text.shape[1] :].tolist(), text
+        end, self.end = self.end, None
+        answer = super().say(question, most)
+        self.end = end
         return answer
-
-
-def generate_new(self, question, most):
-    """What generate() makes of new ids alone."""
-    held = self.cache.get_seq_length()
-    mask = torch.ones(1, held + question.shape[1], dtype=torch.long)
-    options = {"do_sample": False, "eos_token_id": self.end, "pad_token_id": 0, "max_new_tokens": most}
-    text = self.model.generate(question, attention_mask=mask, cache=self.cache, **options)
-    return text[0, question.shape[1] :].tolist()
 
 
 def fed_whole_each_time(self, question, most):
@@ -99,6 +89,25 @@ def fed_whole_each_time(self, question, most):
         self.text = torch.cat([self.text, token], dim=1)
         answer.append(int(token))
     return answer
+
+
+def guesses(whole, kept):
+    """A guess for every token that was fed. `whole`: all of them are fed next; `kept`: all go into the text."""
+
+    def say(self, question, most):
+        self.text, answer = torch.cat([self.text, question], dim=1), []
+        fed = self.first(question)
+        while len(answer) < most and self.end not in answer:
+            fed = self.model(fed, cache=self.cache).logits.argmax(-1)
+            answer.append(int(fed[0, -1]) if whole else fed.item())
+            self.text = torch.cat([self.text, fed if kept else fed[:, -1:]], dim=1)
+        return answer
+
+    return say
+
+
+def without_the_end(self, answer):
+    Talker.remember(self, [token for token in answer if token != self.end])
 
 
 def asked_twice(self, question, most):
@@ -115,11 +124,23 @@ def without_axes(self, fed, first):
     return torch.cat([self.text, torch.tensor(0)], dim=1)
 
 
+def with_one_axis(self, fed, first):
+    return torch.cat([self.text, torch.tensor([0])], dim=1)
+
+
+def as_int(self, fed, first):
+    return int(self.model(fed, cache=self.cache).logits.argmax(-1))
+
+
 def one_number(self, fed, first):
     return self.model(torch.tensor(0), cache=self.cache)
 
 
 AXES = "a token goes into the text, and into the model, with its axes, (1, 1): logits[:, -1:].argmax(-1) keeps them"
+EVERY = (
+    "the model guesses a next token for every token that was fed; what comes after the text is the guess of the last "
+    "one: logits[:, -1:].argmax(-1)"
+)
 MASK = "the mask covers the new tokens alone; one position for each token, held and new, or leave it away"
 PLACES = "positions began at 0 again in each turn; they go on where the cache ends, so leave them away"
 LOST = (
@@ -135,7 +156,6 @@ CHAT_MISTAKES = [
     ),
     Mistake("the whole text was fed for every token; the cache has read it, so feed only what is new", EACH),
     Mistake(LOST, but(first=lambda self, question: question)),
-    Mistake(LOST, but(say=generate_new)),
     Mistake(MASK, but(forward=masked(always=False))),
     Mistake(MASK, but(forward=masked(always=True))),
     Mistake(PLACES, but(forward=placed(always=False))),
@@ -144,6 +164,14 @@ CHAT_MISTAKES = [
         "the answer was not added to self.text, so the next turn does not find it there",
         but(remember=lambda self, answer: None),
     ),
+    Mistake(
+        "the end token was returned, but it is not in self.text: it is part of the text, and the next turn feeds it",
+        but(remember=without_the_end),
+    ),
+    Mistake(EVERY, but(say=guesses(whole=True, kept=False))),
+    Mistake(EVERY, but(say=guesses(whole=True, kept=True))),
+    Mistake(EVERY, but(say=guesses(whole=False, kept=False))),
+    Mistake(EVERY, but(forward=as_int)),
     Mistake(
         "the cache was made new and got the question alone: the turns before are lost",
         but(first=question_to_an_empty_cache),
@@ -166,6 +194,7 @@ CHAT_MISTAKES = [
     Mistake("another model was fed: the cache is made for self.model", but(forward=another_model)),
     Mistake(AXES, but(forward=without_axes)),
     Mistake(AXES, but(forward=one_number)),
+    Mistake(AXES, but(forward=with_one_axis)),
     Mistake(
         "the model returns an object; its scores are in .logits",
         but(forward=lambda self, fed, first: self.model(fed, cache=self.cache).argmax(-1)),

@@ -4,7 +4,7 @@ import torch
 
 from .link_09 import SlowLink
 from .runner import run
-from .task import Case, Mistake, compare, task
+from .task import Case, Mistake, Wrong, compare, task
 
 
 def stepping(layers, fetch_ms, compute_ms):
@@ -21,7 +21,8 @@ def stepping(layers, fetch_ms, compute_ms):
         seen["layers on the device at the fullest moment"] = link.most
         seen["milliseconds on the clock"] = link.clock
 
-    return Case(f"{layers} layers, each fetched in {fetch_ms} ms and computed in {compute_ms} ms", play)
+    number = "1 layer" if layers == 1 else f"{layers} layers"
+    return Case(f"{number}, each fetched in {fetch_ms} ms and computed in {compute_ms} ms", play)
 
 
 STEPPING = [stepping(4, 1, 3), stepping(4, 3, 1), stepping(6, 2, 2), stepping(1, 2, 1)]
@@ -131,6 +132,10 @@ APART = (
     "cable and device take turns, they never work at once: ask for the next layer before you compute, and wait for it "
     "only when its turn has come"
 )
+UNSET = (
+    "a name was read that was never set. It is set only where there is a next layer, and a model of one layer has "
+    "none: read it under the same `if`"
+)
 STEPPING_MISTAKES = [
     Mistake(APART, step_with(fetch_next="late")),
     Mistake(APART, step_with(fetch_next="after")),
@@ -184,7 +189,12 @@ STEPPING_MISTAKES = [
 @task("09a", "one_step over four links: the result, the layers on the device, and the simulated clock")
 def task_09a(function):
     """`function(link, x)`: sends `x` through all layers of a `SlowLink` and returns what the last one gives."""
-    compare(function, step_with(), STEPPING, STEPPING_MISTAKES, tolerance=1e-9)
+    try:
+        compare(function, step_with(), STEPPING, STEPPING_MISTAKES, tolerance=1e-9)
+    except Wrong as wrong:
+        if "UnboundLocalError" in wrong.lines.get("came", "") and "likely" not in wrong.lines:
+            raise Wrong(**wrong.lines, likely=UNSET) from None
+        raise
     slow, fast = SlowLink(4, 3, 1), SlowLink(4, 1, 3)
     for link in (slow, fast):
         run(function, function, link, torch.ones(4, dtype=torch.float64))

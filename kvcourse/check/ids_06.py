@@ -29,7 +29,12 @@ def counted(what, a, b):
     def play(answer, seen):
         seen["leading ids that are equal"] = run(answer, answer, list(a), list(b))
 
-    return Case(f"{what}: {a} and {b}" if len(b) < 6 else what, play)
+    def explain(label, expected, came):
+        if came is None and expected == min(len(a), len(b)):
+            return "nothing was returned: is a `return` missing, also for a loop that runs to its end?"
+        return None
+
+    return Case(f"{what}: {a} and {b}" if len(b) < 6 else what, play, explain)
 
 
 def two_cuts(tokenizer, text="Hi<|im_end|>"):

@@ -78,7 +78,7 @@ LOGS = {
 }
 AGAINST = {
     "randomness": "greedy decoding draws nothing by lot: the same input gives the same words each time",
-    "weak model": "the same model answers all three questions well when it is fed rightly",
+    "weak model": "fed rightly, it answers all three questions well, and no model changes how many tokens are fed",
     "mask too short": "no mask was handed over, and without one every token that is held is seen",
     "history fed twice": "a history fed twice leaves a cache that has read more tokens than the text has",
     "last token never fed": "then one token less is fed than prompt minus cache",

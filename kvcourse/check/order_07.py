@@ -1,6 +1,6 @@
 """Task 07c: in which order the parts of a prompt serve most requests again."""
 
-from itertools import permutations
+from itertools import accumulate, permutations
 
 from .ids_06 import shared
 from .task import Unfinished, Wrong, task
@@ -72,9 +72,11 @@ def best():
 def task_07c(order, reused=...):
     """`order`: the five names of PARTS. `reused`: leading tokens found again, all five requests together."""
     if not isinstance(order, (list, tuple)):
-        raise Wrong(expected=f"a list of the five parts: {', '.join(PARTS)}", came=words(order))
+        quotes = "each name in quotes of its own, with commas between them" if isinstance(order, str) else None
+        raise Wrong(expected=f"a list of the five parts: {', '.join(PARTS)}", came=words(order), likely=quotes)
     if ... in list(order) or not order:
         raise Unfinished(f"five parts in an order: {', '.join(PARTS)}")
+    order = [part.strip().casefold() if isinstance(part, str) else part for part in order]
     if sorted(map(str, order)) != sorted(PARTS):
         raise Wrong(expected=f"each of the five parts once: {', '.join(PARTS)}", came=words(list(order)))
     found, most = reuse(order), best()
@@ -129,4 +131,15 @@ def _miscounted(order, reused):
         return "compared with the prompt before alone; any earlier prompt serves, as long as it is kept"
     if reused == every_request(order):
         return "the first request finds nothing: nobody has read anything before it"
-    return "go through the requests one by one: which earlier prompt begins with most of the same parts?"
+    if reused == 5 * tokens:
+        return "those are all tokens of all prompts; asked for are those that an earlier prompt had at its beginning"
+    ask = "which earlier prompt begins with most of the same parts?"
+    request = _off(list(order), reused)
+    return f"look at request {request} again: {ask}" if request else f"go through the requests one by one: {ask}"
+
+
+def _off(order, reused):
+    """The request that was miscounted, if all others were counted right; None where it is none or not one."""
+    found, ends = reuse(order), [0, *accumulate(PARTS[part][0] for part in order)]
+    missed = [number for number, right in enumerate(found, 1) if number > 1 and right + reused - sum(found) in ends]
+    return missed[-1] if missed else None

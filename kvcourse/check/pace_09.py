@@ -92,6 +92,10 @@ TOO_MANY = (
     "too many turns: each of them is the computation of one layer beside the fetch of the next, and the last layer has "
     "no next one. So there are layers - 1 of them, between the first fetch and the last computation"
 )
+UNITS = (
+    "that is not more than the computing alone. nbytes / bandwidth are seconds and compute_ms milliseconds: make them "
+    "the same before you take the slower one"
+)
 MINIMUM = "the minimum: the slower of the two sets the pace"
 PACING_MISTAKES = [
     Mistake(
@@ -119,15 +123,8 @@ PACING_MISTAKES = [
         "one turn too few: between the first fetch and the last computation there are layers - 1 of them",
         paced(lambda n, c, f: f + (n - 2) * max(c, f) + c),
     ),
-    Mistake(
-        "only the computing counts in it; where the cable is slower the device waits. (Are both in milliseconds? "
-        "nbytes / bandwidth are seconds)",
-        paced(lambda n, c, f: n * c),
-    ),
-    Mistake(
-        "nbytes / bandwidth are seconds and compute_ms milliseconds; make them the same before you take the slower one",
-        paced(lambda n, c, f: f / 1_000 + (n - 1) * max(c, f / 1_000) + c),
-    ),
+    Mistake(UNITS, paced(lambda n, c, f: f / 1_000 + (n - 1) * max(c, f / 1_000) + c)),
+    Mistake(UNITS, paced(lambda n, c, f: n * c)),
     Mistake(
         "only the computing and the first fetch; a slow cable is waited for at each layer",
         paced(lambda n, c, f: f + n * c),
@@ -143,52 +140,64 @@ PACING_MISTAKES = [
 
 
 def kneeing(compute_ms, bandwidth):
-    """A case: where waiting begins. A fraction of a token is no token, and one token less is near enough."""
+    """A case: where waiting begins. A fraction of a token is no token."""
 
     def play(answer, seen):
-        said, knee = number(run(answer, answer, compute_ms, a_token(), bandwidth)), knee_once(compute_ms, bandwidth)
-        near = isinstance(said, (int, float)) and knee - 1 <= said < knee + 1 - 1e-9
-        seen["tokens (with one more the device waits)"] = knee if near else said
+        asked = knee_once if answer is measured_knee else answer
+        seen["tokens (with one more the device waits)"] = number(run(answer, asked, compute_ms, a_token(), bandwidth))
 
     return Case(f"{compute_ms} ms of computing, {a_token()} bytes a token, {bandwidth:,} bytes a second", play)
 
 
 @functools.cache
-def knee_once(compute_ms, bandwidth):
-    return measured_knee(compute_ms, a_token(), bandwidth)
+def knee_once(compute_ms, bytes_of_a_token, bandwidth):
+    return measured_knee(compute_ms, bytes_of_a_token, bandwidth)
 
 
-KNEEING = [kneeing(2.0, 16_000_000), kneeing(1.0, 64_000_000), kneeing(5.0, 4_000_000)]
+# Two whole knees, 128 and 256, with numbers that no formula in floats makes a little less; then 78.125 and 46.875.
+KNEEING = [kneeing(2.0, 16_384_000), kneeing(1.0, 65_536_000), kneeing(5.0, 4_000_000), kneeing(3.0, 4_000_000)]
 
 
-def kneed(tokens):
-    """An answer by a formula of (compute in ms, bytes of a token, bandwidth)."""
-    return lambda compute_ms, bytes_of_a_token, bandwidth: tokens(compute_ms, bytes_of_a_token, bandwidth)
+def kneed(likely, tokens):
+    """Mistakes by a formula of (compute in ms, bytes of a token, bandwidth): as it is, and rounded down."""
+    return [Mistake(likely, tokens), Mistake(likely, lambda *numbers: math.floor(tokens(*numbers)))]
 
 
+LESS = "one token too few: where fetching takes just as long as computing, nothing waits yet"
 KNEEING_MISTAKES = [
-    Mistake("compute_ms are milliseconds, bandwidth is per second: divide by 1,000", kneed(lambda c, t, b: c * b / t)),
-    Mistake("bytes, not tokens: divide by the bytes of a token", kneed(lambda c, t, b: c / 1_000 * b)),
-    Mistake("upside down: more bandwidth moves the knee to longer texts", kneed(lambda c, t, b: t * 1_000 / (c * b))),
-    Mistake(
+    *kneed("compute_ms are milliseconds, bandwidth is per second: divide by 1,000", lambda c, t, b: c * b / t),
+    *kneed("bytes, not tokens: divide by the bytes of a token", lambda c, t, b: c / 1_000 * b),
+    *kneed("upside down: more bandwidth moves the knee to longer texts", lambda c, t, b: t * 1_000 / (c * b)),
+    *kneed(
         "the computing time is missing: the longer a layer computes, the more can come over meanwhile",
-        kneed(lambda c, t, b: b / t),
+        lambda c, t, b: b / t,
     ),
-    Mistake(
+    *kneed(
         "a fetch is hidden behind one computation, that of the layer before; two were taken",
-        kneed(lambda c, t, b: 2 * c / 1_000 * b / t),
+        lambda c, t, b: 2 * c / 1_000 * b / t,
     ),
-    Mistake(
+    *kneed(
         "bytes_of_a_token has the key and the value already; it was doubled",
-        kneed(lambda c, t, b: c / 1_000 * b / t / 2),
+        lambda c, t, b: c / 1_000 * b / t / 2,
     ),
-    Mistake(
+    *kneed(
         "one token too many, and the device waits already: a part of a token is no token, so round down",
-        kneed(lambda c, t, b: math.floor(c / 1_000 * b / t) + 1),
+        lambda c, t, b: c / 1_000 * b / t + 1,
     ),
     Mistake(
+        "rounded up, and with that token the device waits already: round down",
+        lambda c, t, b: math.ceil(c / 1_000 * b / t),
+    ),
+    Mistake(
+        "`round` goes up where the part of a token is more than half, and then the device waits: round down",
+        lambda c, t, b: round(c / 1_000 * b / t),
+    ),
+    Mistake("a part of a token is no token: round down", lambda c, t, b: c / 1_000 * b / t),
+    *kneed(LESS, lambda c, t, b: c / 1_000 * b / t - 1),
+    Mistake(LESS, lambda c, t, b: math.ceil(c / 1_000 * b / t) - 1),
+    *kneed(
         "a second has 1,000 milliseconds, not 1,024, and bandwidth is in bytes a second",
-        kneed(lambda c, t, b: c / 1_024 * b / t),
+        lambda c, t, b: c / 1_024 * b / t,
     ),
 ]
 
@@ -207,5 +216,5 @@ def task_09b(step_ms, knee_tokens=None):
         raise Unfinished("step_ms is right. Now write knee_tokens, in place of its NotImplementedError") from None
     return {
         "step": "right with a slow cable, a fast one, and on the knee",
-        "knee": "right for three links: up to there nothing waits but the first layer",
+        "knee": "right for four links: up to there nothing waits but the first layer",
     }

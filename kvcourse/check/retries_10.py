@@ -22,9 +22,15 @@ def asking(what, memory, fault=None, tokens=6, new=6):
         if answer not in OURS:
             return look(answer, seen)
         if answer not in played:
-            played[answer] = {}
-            look(answer, played[answer])
-        seen.update(played[answer])
+            played[answer] = [{}, None]
+            try:
+                look(answer, played[answer][0])
+            except Stopped as stop:
+                played[answer][1] = stop
+        notes, stop = played[answer]
+        seen.update(notes)
+        if stop:
+            raise stop
         return None
 
     def look(answer, seen):

@@ -1,5 +1,7 @@
 """The right answer to task 10a, and the wrong ones that people give."""
 
+from contextlib import suppress
+
 import torch
 
 from ..containers import DynamicCache
@@ -75,6 +77,16 @@ def no_options(model, ids, **options):
     return model.generate(ids, cache=DynamicCache(config=model.config, offloading=True))
 
 
+def options_in_one(model, ids, **options):
+    return model.generate(ids, cache=DynamicCache(config=model.config), options=options)
+
+
+def first_one_lost(model, ids, **options):
+    with suppress(torch.OutOfMemoryError):
+        model.generate(ids, cache=DynamicCache(config=model.config), **options)
+    return model.generate(ids, cache=DynamicCache(config=model.config, offloading=True), **options)
+
+
 def no_cache(model, ids, **options):
     try:
         return model.generate(ids, **options)
@@ -107,5 +119,12 @@ MISTAKES = [
     Mistake("it tries again and again; when the second attempt fails, its error has to pass", for_ever),
     Mistake("the error was caught and nothing was done: try again, offloaded", gives_up),
     Mistake("the options did not reach the second attempt: **options, as in the first", no_options),
+    Mistake(
+        "options=options hands over one thing of that name; with two stars, **options, each one goes", options_in_one
+    ),
+    Mistake(
+        "the first attempt was good, and there was a second one all the same: `return` what the first one gave",
+        first_one_lost,
+    ),
     Mistake("the first attempt got no cache of ours: make one, DynamicCache(config=model.config)", no_cache),
 ]

@@ -36,7 +36,7 @@ def counted(prompt, new, share):
     return slots
 
 
-TEXTS = [(20, 4, 0.25), (2, 15, 0.75), (5, 20, 0.5)]
+TEXTS = [(20, 4, 0.25), (20, 6, 0.25), (2, 15, 0.75), (5, 20, 0.5)]
 
 
 def room(prompt, new, share):
@@ -77,6 +77,10 @@ ROOM_MISTAKES = [
         "rounded up, and more than the share is hidden: round down",
         lambda prompt, new, share: math.ceil((prompt + new / 2) / (1 - share)),
     ),
+    Mistake(
+        "`round` goes up where the part of a slot is more than half, and then too much is hidden: round down",
+        lambda prompt, new, share: round((prompt + new / 2) / (1 - share)),
+    ),
     Mistake("`//` has rounded the mean down; it may end in .5", by_mean(lambda prompt, new: prompt + new // 2)),
     Mistake("the prompt's own scores are in it; only the steps of one token were asked for", with_prompt),
     Mistake(
@@ -107,9 +111,9 @@ ROOM_MISTAKES = [
 ]
 
 
-@task("08c", "largest_room against the masks of three texts, counted")
+@task("08c", "largest_room against the masks of four texts, counted")
 def task_08c(function):
-    """`function(prompt, new, share)` -> the most slots in which at most `share` (0 to 1) of the scores are hidden."""
+    """`function(prompt, new, share)` -> the most slots in which at most `share` of the scores are hidden."""
     compare(function, counted, [room(*given) for given in TEXTS], ROOM_MISTAKES, tolerance=1e-9)
     found = {given: int(counted(*given)) for given in TEXTS}
     lines = [

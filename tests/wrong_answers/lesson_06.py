@@ -141,7 +141,6 @@ def say_with_a_mask_for_all(self, question, most):
 
 
 def say_with_generate(self, question, most):
-    """Right."""
     self.text = torch.cat([self.text, question], dim=1)
     n = self.text.shape[1]
     options = {"do_sample": False, "eos_token_id": self.end, "pad_token_id": 0, "max_new_tokens": most}
@@ -202,9 +201,50 @@ def no_cache(self, question, most):
 
 
 def never_stops_early(self, question, most):
+    self.text, answer = torch.cat([self.text, question], dim=1), []
+    for _ in range(most):
+        logits = self.model(self.text[:, self.cache.get_seq_length() :], cache=self.cache).logits
+        answer.append(logits[0, -1].argmax().item())
+        self.text = torch.cat([self.text, torch.tensor([answer[-1:]])], dim=1)
+    return answer
+
+
+def say_with_greedy(self, question, most):
     text = torch.cat([self.text, question], dim=1)
-    self.text = kv.greedy(self.model, text, most, self.cache)
+    self.text = kv.greedy(self.model, text, most, self.cache, self.end)
     return self.text[0, text.shape[1] :].tolist()
+
+
+def breaks_before_the_text(self, question, most):
+    self.text, answer = torch.cat([self.text, question], dim=1), []
+    for _ in range(most):
+        logits = self.model(self.text[:, self.cache.get_seq_length() :], cache=self.cache).logits
+        token = logits[:, -1:].argmax(-1)
+        answer.append(token.item())
+        if token == self.end:
+            break
+        self.text = torch.cat([self.text, token], dim=1)
+    return answer
+
+
+def feeds_every_guess(self, question, most, number=lambda token: token[0, -1].item()):
+    self.text, answer = torch.cat([self.text, question], dim=1), []
+    fed = self.text[:, self.cache.get_seq_length() :]
+    for _ in range(most):
+        fed = self.model(fed, cache=self.cache).logits.argmax(-1)
+        answer.append(number(fed))
+        if answer[-1] == self.end:
+            break
+    self.text = torch.cat([self.text, torch.tensor([answer])], dim=1)
+    return answer
+
+
+def takes_the_item_of_every_guess(self, question, most):
+    return feeds_every_guess(self, question, most, number=lambda token: token.item())
+
+
+def makes_every_guess_an_int(self, question, most):
+    return feeds_every_guess(self, question, most, number=int)
 
 
 def returns_all(self, question, most):
@@ -378,7 +418,8 @@ WRONG = {
         (lambda a, b: min(len(a), len(b)), "the length of the shorter one"),
         (no_break, "stop at it"),
         (lambda a, b: len(set(a) & set(b)), "the order counts"),
-        (no_last_line, "`return` missing"),
+        (no_last_line, "a loop that runs to its end"),
+        (lambda a, b: None, "is the `return` missing"),
         (never_checks_the_end, "one text can end before they part"),
         (the_ids, "return how many they are"),
         (zips_strictly, "without strict=True"),
@@ -395,6 +436,14 @@ WRONG = {
         (chat(a_new_cache_for_the_question), "the turns before are lost"),
         (chat(no_cache), "the cache was never used"),
         (chat(never_stops_early), "stop when self.end was written"),
+        (chat(say_with_generate), "does what this task builds"),
+        (chat(say_with_greedy), "does what this task builds"),
+        (chat(breaks_before_the_text), "it is not in self.text"),
+        (chat(feeds_every_guess), "the guess of the last one"),
+        (chat(takes_the_item_of_every_guess), "the guess of the last one"),
+        (chat(makes_every_guess_an_int), "the guess of the last one"),
+        (chat(writes(number=lambda logits: logits.argmax(-1))), "the guess of the last one"),
+        (chat(writes(number=lambda logits: logits[:, -1].argmax(-1))), "keeps them"),
         (chat(returns_all), "return the answer alone"),
         (chat(keeps_it_for_itself), "`return` missing"),
         (chat(returning(lambda ids: [ids])), "return one list of ids"),
@@ -432,6 +481,7 @@ WRONG = {
         (CAUSES | {"A": ("randomness", 4)}, "draws nothing by lot"),
         (CAUSES | {"B": ("randomness", 5)}, "draws nothing by lot"),
         (CAUSES | {"C": ("weak model", 4)}, "answers all three questions well"),
+        (CAUSES | {"B": ("weak model", 6)}, "no model changes how many tokens are fed"),
         (CAUSES | {"C": ("history fed twice", 3)}, "more tokens than the text has"),
         (CAUSES | {"B": ("mask too short", 3)}, "no mask was handed over"),
         (CAUSES | {"A": ("history fed twice", 4)}, "it has happened already"),
@@ -446,7 +496,6 @@ RIGHT = {
     "06b": [
         chat(say),
         chat(say_with_a_mask_for_all),
-        chat(say_with_generate),
         chat(feeds_the_last_at_once),
         chat(writes()),
         chat(returning(tuple)),

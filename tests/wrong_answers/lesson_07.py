@@ -335,7 +335,12 @@ WRONG = {
         ((ORDER, 200), "compared with the prompt before alone"),
         ((ORDER, 475), "the first request finds nothing"),
         ((ORDER, 450), "one by one"),
-        ((ORDER, 440), "one by one"),
+        ((ORDER, 440), "request 4 again"),
+        ((ORDER, 575), "request 3 again"),
+        ((ORDER, 335), "request 5 again"),
+        ((ORDER, 300), "request 4 again"),
+        ((ORDER, 865), "all tokens of all prompts"),
+        (("rules, documents, user, question, clock", 455), "in quotes of its own"),
         ((ORDER, 628), "the first request finds nothing"),
         ((ORDER, 410), "the tokens that were read"),
         ((ORDER, 455 / 865), "a share"),
@@ -349,6 +354,7 @@ WRONG = {
         (output_at_a_discount, "output got the discount"),
         (billed(out=lambda output, n: output), "output got the discount"),
         (billed(hit=lambda p, b: p), "what is left over is lost"),
+        (billed(hit=lambda p, b: p // b), "blocks were counted"),
         (blocks_of_all, "rounded down once, at the end"),
         (blocks_with_the_question, "the questions were taken for cached"),
         (billed(fresh=lambda p, q: p + sum(q)), "behind its last full block"),
@@ -362,6 +368,10 @@ WRONG = {
 RIGHT = {
     "07a": [answers, answers_with_generate, answers_and_goes_back],
     "07b": [go_on, go_on_with_tensors],
-    "07c": [(ORDER, 455), (("rules", "documents", "user", "clock", "question"), 455.0)],
+    "07c": [
+        (ORDER, 455),
+        (("rules", "documents", "user", "clock", "question"), 455.0),
+        ([part.title() for part in ORDER], 455),
+    ],
     "07d": [bill, billed()],
 }

@@ -353,6 +353,10 @@ def rounded_up(prompt, new, share):
     return math.ceil((prompt + new / 2) / (1 - share))
 
 
+def rounded_to_the_nearest(prompt, new, share):
+    return round((prompt + new / 2) / (1 - share))
+
+
 def the_filled_alone(prompt, new, share):
     return prompt + new / 2
 
@@ -435,6 +439,7 @@ WRONG = {
         (seen_for_hidden, "the filled one is 1 minus it"),
         (part_of_a_slot, "round down"),
         (rounded_up, "more than the share is hidden"),
+        (rounded_to_the_nearest, "`round` goes up"),
         (the_filled_alone, "so many slots are filled on average"),
         (a_share_on_top, "of the whole room"),
         (what_fits, "just the room that fits"),

@@ -1,6 +1,7 @@
 """Lesson 09: prefetch one layer ahead, the time of a step, the way back."""
 
 import copy
+import math
 from fractions import Fraction
 
 import torch
@@ -216,6 +217,31 @@ def returns_the_clock(link, x):
     return link.clock
 
 
+def two_names(link, x):
+    coming = link.fetch(0)
+    for layer in range(link.layers):
+        link.wait(coming)
+        if layer + 1 < link.layers:
+            following = link.fetch(layer + 1)
+        x = link.compute(layer, x)
+        link.evict(layer)
+        coming = following
+    return x
+
+
+def two_names_that_are_set(link, x):
+    """Right."""
+    coming, following = link.fetch(0), None
+    for layer in range(link.layers):
+        link.wait(coming)
+        if layer + 1 < link.layers:
+            following = link.fetch(layer + 1)
+        x = link.compute(layer, x)
+        link.evict(layer)
+        coming = following
+    return x
+
+
 def waits_for_a_number(link, x):
     for layer in range(link.layers):
         link.fetch(layer)
@@ -259,7 +285,7 @@ def step_by_clock(layers, compute_ms, nbytes, bandwidth):
 
 def knee(compute_ms, bytes_of_a_token, bandwidth):
     """Right."""
-    return compute_ms / 1_000 * bandwidth / bytes_of_a_token
+    return int(compute_ms / 1_000 * bandwidth / bytes_of_a_token)
 
 
 def step_in_whole_milliseconds(*numbers):
@@ -281,12 +307,27 @@ def step_as_a_race(layers, compute_ms, nbytes, bandwidth):
 
 def knee_as_a_fraction(compute_ms, bytes_of_a_token, bandwidth):
     """Right."""
-    return Fraction(compute_ms) * bandwidth / 1_000 / bytes_of_a_token
+    return Fraction(math.floor(Fraction(compute_ms) * bandwidth / 1_000 / bytes_of_a_token))
 
 
 def knee_by_int(compute_ms, bytes_of_a_token, bandwidth):
-    """Right, also where a float just below a whole number loses one."""
+    """Right."""
     return int(compute_ms * 1e-3 * bandwidth / bytes_of_a_token)
+
+
+def knee_by_two_quotients(compute_ms, bytes_of_a_token, bandwidth):
+    """Right."""
+    return compute_ms // (1_000 * bytes_of_a_token / bandwidth)
+
+
+def knee_in_a_tensor(compute_ms, bytes_of_a_token, bandwidth):
+    """Right."""
+    return torch.tensor(compute_ms * bandwidth / bytes_of_a_token / 1_000).floor()
+
+
+def knee_with(end):
+    """The right formula, ended in another way."""
+    return lambda compute_ms, bytes_of_a_token, bandwidth: end(compute_ms / 1_000 * bandwidth / bytes_of_a_token)
 
 
 def knee_rounded(compute_ms, bytes_of_a_token, bandwidth):
@@ -353,6 +394,14 @@ def knee_rounded_up(compute_ms, bytes_of_a_token, bandwidth):
 
 def knee_and_one(compute_ms, bytes_of_a_token, bandwidth):
     return knee(compute_ms, bytes_of_a_token, bandwidth) + 1
+
+
+def knee_of_two_parts(compute_ms, bytes_of_a_token, bandwidth):
+    return knee(compute_ms, 2 * bytes_of_a_token, bandwidth)
+
+
+def knee_in_whole_seconds(compute_ms, bytes_of_a_token, bandwidth):
+    return int(compute_ms * bandwidth / bytes_of_a_token)
 
 
 def knee_as_a_list(compute_ms, bytes_of_a_token, bandwidth):
@@ -565,6 +614,7 @@ def does_nothing(device, host):
 
 WRONG = {
     "09a": [
+        (two_names, "read it under the same `if`"),
         (one_after_the_other, "ask for the next layer before you compute"),
         (fetch_after_compute, "ask for the next layer before you compute"),
         (waits_at_once, "only when its turn has come"),
@@ -590,7 +640,7 @@ WRONG = {
         ((the_sum, knee), "that is without prefetch"),
         ((the_minimum, knee), "the slower of the two sets the pace"),
         ((no_first_fetch, knee), "the first fetch is forgotten"),
-        ((free, knee), "only the computing"),
+        ((free, knee), "the computing alone"),
         ((the_cable_alone, knee), "only the cable"),
         ((in_seconds, knee), "milliseconds were asked for"),
         ((mixed_units, knee), "are seconds"),
@@ -613,6 +663,13 @@ WRONG = {
         ((step_ms, knee_without_compute), "the computing time is missing"),
         ((step_ms, knee_upside_down), "upside down"),
         ((step_ms, knee_doubled), "has the key and the value already"),
+        ((step_ms, knee_of_two_parts), "has the key and the value already"),
+        ((step_ms, knee_in_whole_seconds), "divide by 1,000"),
+        ((step_ms, knee_with(lambda tokens: tokens)), "a part of a token is no token"),
+        ((step_ms, knee_with(round)), "`round` goes up"),
+        ((step_ms, knee_with(math.ceil)), "rounded up"),
+        ((step_ms, knee_with(lambda tokens: int(tokens) - 1)), "one token too few"),
+        ((step_ms, knee_with(lambda tokens: math.ceil(tokens) - 1)), "one token too few"),
         ((step_ms, knee_with_1024), "not 1,024"),
         ((step_ms, knee_rounded_up), "round down"),
         ((step_ms, knee_and_one), "round down"),
@@ -648,13 +705,16 @@ WRONG = {
     ],
 }
 RIGHT = {
-    "09a": [step, step_fetching_first, step_waiting_at_the_end],
+    "09a": [step, two_names_that_are_set, step_fetching_first, step_waiting_at_the_end],
     "09b": [
         (step_ms, knee),
         (step_by_clock, knee_rounded),
         (step_in_whole_milliseconds, knee_as_a_fraction),
         (step_as_a_tensor, knee_by_int),
         (step_as_a_race, knee),
+        (step_ms, knee_by_two_quotients),
+        (step_ms, knee_in_a_tensor),
+        (step_ms, knee_with(math.floor)),
     ],
     "09c": [
         write_back,

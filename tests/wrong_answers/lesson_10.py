@@ -194,6 +194,23 @@ def clears_and_retries_inside(model, ids, **options):
         return model.generate(ids, cache=cache_for(model, offloading=True), **options)
 
 
+def forgets_the_first_return(model, ids, **options):
+    try:
+        text = model.generate(ids, cache=kv.DynamicCache(config=model.config), **options)
+    except torch.OutOfMemoryError:
+        text = None
+    text = model.generate(ids, cache=kv.DynamicCache(config=model.config, offloading=True), **options)
+    return text
+
+
+def hands_over_a_dict(model, ids, **options):
+    try:
+        return model.generate(ids, cache=kv.DynamicCache(config=model.config), options=options)
+    except torch.OutOfMemoryError:
+        pass
+    return model.generate(ids, cache=kv.DynamicCache(config=model.config, offloading=True), options=options)
+
+
 def never_asks(model, ids, **options):
     pass
 
@@ -336,6 +353,8 @@ WRONG = {
         (catches_the_host_too, "offloading puts even more there"),
         (two_tries_and_silence, "second lack of memory was swallowed"),
         (swallows_the_rest, "an error of another kind was swallowed"),
+        (forgets_the_first_return, "`return` what the first one gave"),
+        (hands_over_a_dict, "with two stars"),
         (never_asks, "was never called"),
         (prints_it, "`return` missing"),
         (lets_the_package, "does what this task builds"),
