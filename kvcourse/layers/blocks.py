@@ -3,7 +3,8 @@
 import torch
 
 from ..quantize import Quantized
-from .storage import GrowingBuffer, _tracks
+from .storage import GrowingBuffer
+from .tensors import tracks
 from .window import WindowBuffer
 
 
@@ -70,7 +71,7 @@ class QuantizedBuffer:
         total = held + new.shape[2]
         leaving = max(total - self.residual, 0) // self.format.token_multiple * self.format.token_multiple
         recent = self._exact.append(new.detach(), keep=total - leaving)
-        everything = self._behind_history(torch.cat([recent[:, :, :held], new], dim=2) if _tracks(new) else recent)
+        everything = self._behind_history(torch.cat([recent[:, :, :held], new], dim=2) if tracks(new) else recent)
         if leaving:
             self._store(self.format.quantize(recent[:, :, :leaving]))
         return everything

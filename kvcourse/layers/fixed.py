@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from .storage import frozen, lies_on, ordinary, trimmed
+from .tensors import frozen, lies_on, ordinary, trimmed
 
 
 class Counter:

@@ -3,7 +3,8 @@
 from .dynamic import DynamicLayer
 from .fixed import Counter, FixedBuffer
 from .static import StaticLayer
-from .storage import GrowingBuffer, trimmed
+from .storage import GrowingBuffer
+from .tensors import trimmed
 
 
 class IndexKeys:

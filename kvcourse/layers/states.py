@@ -7,7 +7,8 @@ import torch
 from torch.nn.functional import pad
 
 from .fixed import stay
-from .storage import GrowingBuffer, _tracks, frozen, lies_on, trimmed
+from .storage import GrowingBuffer
+from .tensors import frozen, lies_on, tracks, trimmed
 
 
 class RecurrentState:
@@ -190,7 +191,7 @@ def _overwrite(buffer, new):
 
     Autograd may need the values that are lost: states that it follows are never overwritten.
     """
-    if buffer is None or buffer.shape != new.shape or buffer.requires_grad or _tracks(new) or frozen(buffer):
+    if buffer is None or buffer.shape != new.shape or buffer.requires_grad or tracks(new) or frozen(buffer):
         return False
     buffer.copy_(new)
     return True
@@ -199,7 +200,7 @@ def _overwrite(buffer, new):
 def _held(new, before=None):
     """An independent tensor with the values of `new`, in the number format of `before`, made to be overwritten."""
     new = new if before is None else new.to(before.dtype)
-    return new.clone() if _tracks(new) else stay(trimmed(new))
+    return new.clone() if tracks(new) else stay(trimmed(new))
 
 
 def _usable(spare, new):

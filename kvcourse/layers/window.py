@@ -2,7 +2,8 @@
 
 import torch
 
-from .storage import GrowingBuffer, _owned, _tracks
+from .storage import GrowingBuffer
+from .tensors import owned, tracks
 
 
 class WindowBuffer(GrowingBuffer):
@@ -39,7 +40,7 @@ class WindowBuffer(GrowingBuffer):
         if self.length == 0:
             return self._hold_last(kept, new)
         crowded = keep is not None and total > max(keep + 1, keep + keep // 4)
-        if crowded or _tracks(self.buffer, new):
+        if crowded or tracks(self.buffer, new):
             self.moved_bytes += self.nbytes(used=True)
             return self._hold_last(kept, torch.cat([self.view(), new], dim=self.dim))
         end = self.first + self.length
@@ -62,7 +63,7 @@ class WindowBuffer(GrowingBuffer):
 
     def _hold_last(self, kept, everything):
         """Copy the last `kept` tokens into a buffer of their own, so that nothing of the others stays. Returns all."""
-        self._replace(_owned(everything.narrow(self.dim, everything.shape[self.dim] - kept, kept)))
+        self._replace(owned(everything.narrow(self.dim, everything.shape[self.dim] - kept, kept)))
         return everything
 
     def _replace(self, tensor):
