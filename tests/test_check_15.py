@@ -5,7 +5,7 @@ import pytest
 import kvcourse as kv
 from kvcourse.check.customers_15 import CUSTOMERS, GIB, KINDS, known, own_numbers
 from kvcourse.check.digits_15 import readings
-from kvcourse.check.plans_15 import PLANS, nbytes_of
+from kvcourse.check.plans_15 import PLANS, kept, nbytes_with, token_bytes
 from kvcourse.check.servers_15 import SERVERS, log
 from kvcourse.check.zeros_15 import KINDS as SIX
 from kvcourse.check.zeros_15 import measured
@@ -16,7 +16,7 @@ from kvcourse.public import PUBLIC
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan[-1]}, {plan[0]}, {plan[2]}")
 def test_the_formula_gives_what_a_real_cache_holds(plan):
     _, layers, *rest = plan
-    assert nbytes_of(list(layers), *rest) == measured(layers, *rest)
+    assert nbytes_with(kept, token_bytes)(list(layers), *rest) == measured(layers, *rest)
 
 
 def test_each_of_six_kinds_is_planned():

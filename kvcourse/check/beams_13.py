@@ -92,19 +92,33 @@ def rows(*order, layers=2):
         before = {name: getattr(layer, part).clone() for name, layer, part in both.tensors()}
         run(answer, answer, both, torch.tensor(order))
         for name, layer, part in both.tensors():
-            seen[f"rows of the {name}"] = origins(getattr(layer, part), before[name])
+            other = "values" if part == "keys" else "keys"
+            partner = before[name.replace(part, other, 1)]
+            seen[f"rows of the {name}"] = origins(getattr(layer, part), before[name], other, partner)
 
     return Case(
-        f"a batch of {len(order)}, beam_idx {list(order)}, {layers} layer{'s' * (layers > 1)} on each side", play
+        f"a batch of {len(order)}, beam_idx {list(order)}, {layers} layer{'s' * (layers > 1)} on each side",
+        play,
+        explain,
     )
 
 
-def origins(tensor, before):
-    """For each row of `tensor` the row of `before` that it was."""
+def explain(label, expected, came):
+    """What to say where rows of the layer's other tensor came."""
+    text = str(came)
+    if "values row" in text:
+        return "values were put in the place of keys: each of the two tensors is reordered by itself"
+    if "keys row" in text:
+        return "the keys came back as values, too: each of the two tensors is reordered by itself"
+    return None
+
+
+def origins(tensor, before, other, partner):
+    """For each row of `tensor` the row of `before` that it was; or of `partner`, the layer's `other` tensor."""
     if not isinstance(tensor, torch.Tensor) or tensor.shape != before.shape:
         return Phrase(words(tensor))
-    found = [[old for old, row in enumerate(before) if row.equal(new)] for new in tensor]
-    return [old[0] if old else "?" for old in found]
+    known = [*enumerate(before), *((f"{other} row {old}", row) for old, row in enumerate(partner))]
+    return [next((old for old, row in known if row.equal(new)), "?") for new in tensor]
 
 
 REORDERING = [rows(0, 0), rows(1, 0, layers=1), rows(1, 2, 0), rows(0, 0, 3, 1), rows(3, 3, 0, 2, layers=3)]

@@ -79,6 +79,26 @@ def but(**lines):
     return functools.partial(held, **lines)
 
 
+def groups_across_heads(tokens, layers, kv_heads, head_dim, group, residual, **others):
+    """Groups of values counted over all channels of a token at once."""
+    right = held(tokens, layers, kv_heads, head_dim, group=group, residual=residual, **others)
+    old = max(tokens - residual, 0)
+    return right + 4 * layers * old * (math.ceil(kv_heads * head_dim / group) - kv_heads * math.ceil(head_dim / group))
+
+
+def keys_by_channel(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    """Codes of keys packed along the group, a channel at a time."""
+    groups = max(tokens - residual, 0) // group
+    more = head_dim * math.ceil(group * bits / 8) - group * math.ceil(head_dim * bits / 8)
+    return held(tokens, layers, kv_heads, head_dim, bits, group, residual) + layers * kv_heads * groups * more
+
+
+def scales_too_early(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    """Scales for a group of keys that is not full."""
+    started = max(tokens - residual, 0) % group > 0
+    return held(tokens, layers, kv_heads, head_dim, bits, group, residual) + layers * kv_heads * started * head_dim * 4
+
+
 def same(x):
     return x
 
@@ -126,6 +146,16 @@ MISTAKES = [
     Mistake(
         "for keys each *channel* of a group has a scale and an offset of its own: head_dim of them for each group",
         but(one_a_group=True),
+    ),
+    Mistake("a group of keys that is not full has no scale yet: old // group of them have one", scales_too_early),
+    Mistake(
+        "values have groups within a head: a token has ceil(head_dim / group) of them in each head, not "
+        "ceil(kv_heads * head_dim / group) in all",
+        groups_across_heads,
+    ),
+    Mistake(
+        "the codes of keys are packed token by token, not channel by channel: head_dim codes fill whole bytes",
+        keys_by_channel,
     ),
     Mistake(TWICE, but(up=same)),
     Mistake(TWICE, but(up=math.floor)),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .digits_15 import numbers_in, readings
+from .digits_15 import numbers_in, with_units
 from .task import Unfinished, Wrong, task
 from .words import words
 
@@ -33,6 +33,7 @@ TOO_LARGE = "full precision does not fit: 12.2 GiB of cache and 15 GiB of weight
 WITH_WEIGHTS = "that is with the weights; they ask for the cache alone"
 LEFT = "that is what is left for a cache; they ask what it needs"
 BLOCKS = "that is what a request wastes in blocks; they ask about the static cache"
+IN_GB = "that is in GB, 10**9 bytes each; a GiB has 2**30"
 FEWER = "that is what it takes in fewer bits; they ask for full precision"
 CUSTOMERS = {
     "a": Customer(
@@ -56,7 +57,7 @@ CUSTOMERS = {
         "16,384 tokens at once. They heard that offloading is what experts use, and want it for speed.",
         "How many GiB does their cache need?",
         ("dynamic",),
-        (12, 12.9, 12 * GIB, 12 * 1024),
+        (12, 12 * GIB, 12 * 1024),
         False,
         "bytes a token times tokens times conversations; compare with what is left beside the weights",
         {
@@ -73,7 +74,7 @@ CUSTOMERS = {
         "of 131,072 tokens, overnight. It has to be exact to the last digit.",
         "How many GiB is the cache?",
         ("offloaded",),
-        (16, 17.2, 16 * GIB, 16 * 1024),
+        (16, 16 * GIB, 16 * 1024),
         False,
         "bytes a token times tokens; compare with what is left of the GPU",
         {
@@ -107,11 +108,13 @@ CUSTOMERS = {
         "A server for everybody: many requests at once, some of 20 tokens, some of 4,000, nobody knows before. The "
         "plan is a static cache of 4,096 slots for each.",
         "How many slots does a request of 256 tokens leave empty?",
-        ("blocks", "dynamic"),
+        ("blocks",),
         (3_840, 93.75, 93.8, 94, 0.9375, 0.94),
         True,
         "slots minus tokens",
         {
+            "dynamic": "it reserves no slots, but its rows go in step: short requests are padded to the longest, and "
+            "none can come or go before the others. A server for many hands out blocks",
             "static": "mixed lengths: each request reserves 4,096 slots and most of them stay empty",
             "quantized": "fewer bits do not fill empty slots; the trouble is what is reserved, not its size",
             "offloaded": "empty slots on the host are still empty, and each step would move them",
@@ -123,7 +126,7 @@ CUSTOMERS = {
         "100,000 tokens, answers while a human waits. Another word now and then is fine.",
         "How many GiB would the cache take in full precision?",
         ("quantized",),
-        (12.2, 13.1, 131_072 * 100_000, 12_500),
+        (12.2, 131_072 * 100_000, 12_500),
         False,
         "bytes a token times tokens, against what is left",
         {
@@ -138,20 +141,42 @@ CUSTOMERS = {
 }
 
 
-def known(number, customer):
+def known(number, customer, unit=""):
     """Whether a number answers the customer's question; a size within 2 percent, a count exactly."""
-    return any(abs(number - right) <= (0 if customer.exact else 0.02) * right for right in customer.numbers)
+    right = [*customer.numbers, *([billions(customer)] if unit == "gb" else [])]
+    return any(near(number, one, 0 if customer.exact else 0.02) for one in right)
+
+
+def near(number, right, share=0.02):
+    return right is not None and abs(number - right) <= share * right
+
+
+def billions(customer):
+    """A size in GB, 10**9 bytes; None where the answer is a count."""
+    return next((number / 1e9 for number in customer.numbers if number >= GIB), None)
 
 
 def own_numbers(reason, customer):
-    """Numbers of a reason that the customer has not said, each as a tuple of what it may mean."""
+    """Numbers of a reason that the customer has not said: (all that it may mean, "gb" or "") of each."""
     said = numbers_in(f"{customer.says} {customer.asks}")
-    return [meanings for meanings in readings(reason) if not set(meanings) & set(said)]
+    return [found for found in with_units(reason) if not set(found[0]) & set(said)]
+
+
+def beside(found, customer):
+    """What the numbers of a reason are, if they answer another question; None where that is not known."""
+    for meanings, _ in found:
+        for number in meanings:
+            if number in customer.beside:
+                return customer.beside[number]
+            if near(number, billions(customer)):
+                return IN_GB
+    return None
 
 
 def kind_of(word):
     """A word of KINDS for what somebody calls a cache; None where it is none of them."""
-    plain = " ".join(word.lower().split()).removesuffix("cache").strip()
+    first = word.lower().partition("(")[0]  # "quantized (fp8)"
+    plain = " ".join(first.split()).removesuffix("cache").strip()
     plain = OTHER_WORDS.get(plain, plain)
     return plain if plain in KINDS else None
 
@@ -188,11 +213,10 @@ def task_15b(advice):
         if kind not in customer.kinds:
             raise Wrong(tested=f"customer {letter}, {kind!r}", came=reason, likely=customer.against[kind])
         found = own_numbers(reason, customer)
-        if any(known(number, customer) for meanings in found for number in meanings):
+        if any(known(number, customer, unit) for meanings, unit in found for number in meanings):
             continue
-        near = [customer.beside[number] for meanings in found for number in meanings if number in customer.beside]
-        how = near[0] if near else customer.how
-        mine = f"your numbers: {', '.join(f'{meanings[0]:,g}' for meanings in found)}" if found else ""
+        how = beside(found, customer) or customer.how
+        mine = f"your numbers: {', '.join(f'{meanings[0]:,g}' for meanings, _ in found)}" if found else ""
         raise Wrong(
             tested=f"customer {letter}, {kind!r}",
             expected=f"a number in digits that answers the question: {customer.asks}",

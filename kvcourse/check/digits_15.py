@@ -8,9 +8,21 @@ NUMBER = re.compile(
 )
 
 
+GIGABYTES = re.compile(r"\s*(gb|gigabytes?)\b", re.IGNORECASE)
+
+
 def readings(sentence):
     """For each number in digits a tuple of what it may mean, the likeliest first; none inside a word such as bf16."""
-    return [meanings for found in NUMBER.findall(sentence) for meanings in _meanings(found)]
+    return [meanings for meanings, _ in with_units(sentence)]
+
+
+def with_units(sentence):
+    """The same as pairs, each with "gb" where GB is written behind the number, and "" elsewhere."""
+    return [
+        (meanings, "gb" if GIGABYTES.match(sentence, found.end()) else "")
+        for found in NUMBER.finditer(sentence)
+        for meanings in _meanings(found.group())
+    ]
 
 
 def numbers_in(sentence):

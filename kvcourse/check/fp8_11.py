@@ -133,5 +133,6 @@ def task_11d(landings):
     try:
         compare(landings, RIGHT, [asked(number) for number in NUMBERS], MISTAKES, tolerance=1e-4)
     except Wrong as wrong:
-        raise Wrong(**{"likely": no_landing(landings), **wrong.lines}) from None
+        likely = wrong.lines.pop("likely", None) or no_landing(landings)
+        raise Wrong(**wrong.lines, likely=likely) from None
     return {"landed": "all eight as torch.float8_e4m3fn says", "exact": "5; the others moved, 1,000 by more than 100"}

@@ -139,6 +139,21 @@ def overwrites(codes, bits):
     return packed
 
 
+def whole_codes(codes, bits):
+    """As many codes in each byte as fit whole."""
+    room = 8 // bits
+    packed = [0] * -(-len(codes) // room)
+    for number, code in enumerate(codes.tolist()):
+        packed[number // room] |= code << number % room * bits
+    return torch.tensor(packed, dtype=torch.uint8)
+
+
+def from_whole_codes(packed, bits, count):
+    room, read = 8 // bits, packed.tolist() + [0] * count
+    codes = [read[number // room] >> number % room * bits & 2**bits - 1 for number in range(count)]
+    return torch.tensor(codes, dtype=torch.uint8)
+
+
 def float_bytes(codes, bits):
     packed = torch.zeros(-(-len(codes) * bits // 8))
     packed[0] |= codes.tolist()[0]
@@ -174,6 +189,15 @@ MISTAKES = [
     Mistake(
         "each code of 3 bits got the room of 4: let the next one begin at bit number * bits, across bytes",
         packing_but(width=4),
+    ),
+    Mistake(
+        "two whole codes in each byte, and two of its bits unused: with 3 bits the third code begins in byte 0 and "
+        "goes on in byte 1",
+        (whole_codes, unpack),
+    ),
+    Mistake(
+        "two whole codes were read from each byte: with 3 bits the third code begins in byte 0 and goes on in byte 1",
+        (pack, from_whole_codes),
     ),
     Mistake(
         "a code across two bytes was read from the first one alone; the rest are the low bits of the next",

@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 
 from ..cache import Cache
+from .plain import number
 from .reserved import Reserved, reserved
 from .runner import run
 from .task import Case, Mistake, compare, task
@@ -39,14 +40,14 @@ def nothing_measured():
         Cache.nbytes = original
 
 
-def asked(name, what, *given, explain=None):
+def asked(name, what, *given):
     """A case: what a function says of `given`, written down as `name`."""
 
     def play(answer, seen):
         with reserved(plan="planning"), nothing_measured():
-            seen[name] = run(answer, answer, *given)
+            seen[name] = number(run(answer, answer, *given))
 
-    return Case(what, play, explain)
+    return Case(what, play)
 
 
 def kept(layer, context):
@@ -62,16 +63,20 @@ def token_bytes(layer, bits, scales=4, part=2, per_byte=8):
     return numbers * bits / per_byte + (numbers / GROUP * scales if bits < 16 else 0)
 
 
-def nbytes_of(layers, context, batch, kind):
-    """What the notebook gives beside the two functions."""
-    sizes, bits = [], {"4 bits": 4, "2 bits": 2}.get(kind, 16)
-    for layer in layers:
-        tokens = kept(layer, context)
-        if "static" in kind and layer.window and 0 < tokens < context:
-            tokens = 2 * layer.window
-        old = max(tokens - RESIDUAL, 0) if bits < 16 and not layer.window else 0
-        sizes.append((tokens - old) * token_bytes(layer, 16) + old * token_bytes(layer, bits))
-    return batch * (2 * max(sizes) if "offloaded" in kind else sum(sizes))
+def nbytes_with(kept, token_bytes):
+    """`nbytes_of(layers, context, batch, kind)` as the solution shows it, made of these two functions."""
+
+    def nbytes_of(layers, context, batch, kind):
+        sizes, bits = [], {"4 bits": 4, "2 bits": 2}.get(kind, 16)
+        for layer in layers:
+            tokens = kept(layer, context)
+            if "static" in kind and layer.window and 0 < tokens < context:
+                tokens = 2 * layer.window
+            old = max(tokens - RESIDUAL, 0) if bits < 16 and not layer.window else 0
+            sizes.append((tokens - old) * token_bytes(layer, 16) + old * token_bytes(layer, bits))
+        return batch * (2 * max(sizes) if "offloaded" in kind else sum(sizes))
+
+    return nbytes_of
 
 
 KEEPING = [
@@ -108,6 +113,11 @@ KEEPING_MISTAKES = [
     Mistake(
         "a text shorter than the window fills it in part, and the token that looks is not kept: min(context, W - 1)",
         keeps(window=lambda context, width: width),
+    ),
+    Mistake(
+        "a text shorter than the window is kept whole, and the token that looks is taken off the window alone: "
+        "min(context, W - 1)",
+        keeps(window=lambda context, width: min(context, width) - 1),
     ),
     Mistake("the larger of two was taken: min, not max", keeps(window=lambda context, width: max(context, width - 1))),
     Mistake(
@@ -157,23 +167,20 @@ WEIGHING_MISTAKES = [
 ]
 
 
-def as_given(label, expected, came):
-    return "both of your functions are right; `nbytes_of` was given, so put it back as it was"
-
-
 @task("15a", "kept and token_bytes, then ten caches of six kinds against what they hold when filled with zeros")
-def task_15a(kept_tokens, bytes_of_a_token, whole):
-    """`kept_tokens(layer, context)`, `bytes_of_a_token(layer, bits)`, and `whole(layers, context, batch, kind)`, which
-    is made of them; `kind` is one of zeros_15.KINDS."""
+def task_15a(kept_tokens, bytes_of_a_token):
+    """`kept_tokens(layer, context)` and `bytes_of_a_token(layer, bits)`."""
     compare(kept_tokens, kept, KEEPING, KEEPING_MISTAKES)
     compare(bytes_of_a_token, token_bytes, WEIGHING, WEIGHING_MISTAKES)
     for _, *plan in PLANS:  # before caches are forbidden to say what they hold
         measured(*plan)
     cases = [
-        asked(
-            "bytes", f"{kind}: {what}; {context} tokens, batch {batch}", layers, context, batch, kind, explain=as_given
-        )
+        asked("bytes", f"{kind}: {what}; {context} tokens, batch {batch}", layers, context, batch, kind)
         for what, layers, context, batch, kind in PLANS
     ]
+    whole = nbytes_with(
+        lambda *given: run(kept_tokens, kept_tokens, *given),
+        lambda *given: run(bytes_of_a_token, bytes_of_a_token, *given),
+    )
     compare(whole, measured, cases)
-    return {"bytes": "equal to ten real caches of six kinds, to the byte, and no cache was made"}
+    return {"bytes": "with your two functions those of ten real caches of six kinds, and no cache was made"}

@@ -91,14 +91,14 @@ def sums(self, before, after, ask):
     return after.sum(-1)
 
 
-def without_axes(swap, zeros):
+def without_axes(swap, zeros, one=False):
     """The decay (batch, heads) meets a state with two axes more, from the left or from the right; `zeros`: from the
-    first step on, as the state begins with zeros."""
+    first step on, as the state begins with zeros. `one`: the decay got one of the two axes."""
 
     def rule(self, decay, old, new):
         if old is Step.state and not zeros:
             return new
-        decay, old = decay[..., 0, 0], old + torch.zeros_like(new)
+        decay, old = decay[..., 0] if one else decay[..., 0, 0], old + torch.zeros_like(new)
         return (old * decay if swap else decay * old) + new
 
     return rule
@@ -108,6 +108,18 @@ def by_outer(self, decay, what, where, ask):
     return torch.outer(what, where)
 
 
+def table_turned(self, decay, what, where, ask):
+    old, new = self.state, what.unsqueeze(-2) * where.unsqueeze(-1)
+    self.state = decay[..., None, None] * old + new
+    return self.read(old, self.state, ask)
+
+
+EITHER = (False, True)
+ALONG = "ask is (batch, heads, state): ask[..., None, :] lays it along the last axis of the state"
+LINE_UP = (  # both end with the same error, in another line
+    "the axes don't line up. If that line is about decay, it lacks two axes: decay[..., None, None]; if it is about "
+    "ask, it lacks one before its last: ask[..., None, :]"
+)
 AXES = "decay is (batch, heads) and the state has two axes more: decay[..., None, None]"
 STEPPING_MISTAKES = [
     Mistake(
@@ -136,7 +148,23 @@ STEPPING_MISTAKES = [
         "the table for all of them",
         but(step=by_outer),
     ),
-    *[Mistake(AXES, but(rule=without_axes(swap, zeros))) for swap in (False, True) for zeros in (False, True)],
+    *[
+        Mistake(LINE_UP if one else AXES, but(rule=without_axes(swap, zeros, one)))
+        for swap in EITHER
+        for zeros in EITHER
+        for one in EITHER
+    ],
+    Mistake(
+        "the sum went over head_dim; it goes over the axis of the state, the last one: sum(-1)",
+        but(read=lambda self, before, after, ask: (after * ask.unsqueeze(-2)).sum(-2)),
+    ),
+    Mistake(ALONG, but(read=lambda self, before, after, ask: (after * ask.unsqueeze(-1)).sum(-1))),
+    Mistake(LINE_UP, but(read=lambda self, before, after, ask: (after * ask).sum(-1))),
+    Mistake(LINE_UP, but(read=lambda self, before, after, ask: (ask * after).sum(-1))),
+    Mistake(
+        "the table is turned: entry (d, s) is what[d] * where[s], so what[..., :, None] * where[..., None, :]",
+        but(step=table_turned),
+    ),
     Mistake(
         "a matrix product wants a column: state @ ask[..., None], and squeeze(-1) takes the last axis out again",
         but(read=lambda self, before, after, ask: after @ ask),

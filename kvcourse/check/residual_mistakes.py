@@ -77,6 +77,21 @@ def keys_alone(self, part, new):
     return self.exact[part]
 
 
+def from_the_end(leaving=True, staying=True):
+    """Slices that count the residual from the end; with a residual of 0 they are empty, or take everything."""
+
+    def append(self, part, new):
+        old = [self.format.dequantize(block, new.dtype) for block in self.blocks[part]]
+        exact = torch.cat([self.exact[part], new], dim=2) if part in self.exact else new
+        surplus = self.surplus(exact.shape[2])
+        if surplus:
+            self.store(part, exact[:, :, : -self.residual] if leaving else exact[:, :, :surplus])
+        self.exact[part] = (exact[:, :, -self.residual :] if staying else exact[:, :, surplus:]).clone()
+        return torch.cat([*old, exact], dim=2)
+
+    return append
+
+
 def last_block_alone(self, part, leaving):
     self.blocks[part] = [self.format.quantize(leaving)]
 
@@ -139,6 +154,10 @@ ONCE = (
 AXIS = "tokens lie along axis 2 of (batch, kv_heads, tokens, head_dim): torch.cat(..., dim=2)"
 DTYPE = "blocks are read back in one fixed type: self.format.dequantize(block, new.dtype)"
 PART = "keys stand among the values: use `part` in each place, for the blocks and for the exact tokens"
+ZERO = (
+    "with a residual of 0 a slice from the end fails: -0 is 0, so exact[:, :, :-0] is empty and exact[:, :, -0:] is "
+    "everything. Count from the front: surplus = max(exact.shape[2] - self.residual, 0)"
+)
 FORMAT = "the format that the layer was given is not used: self.format.quantize, not FOUR_BITS"
 MISTAKES = [
     Mistake(ONCE, layer(store=requantizes)),
@@ -209,6 +228,7 @@ MISTAKES = [
     Mistake(PART, layer(append=one_part("keys", "keys", "keys", "keys"))),
     Mistake(FORMAT, layer(store=other_format)),
     Mistake(FORMAT, layer(append=other_format_both_ways)),
+    *(Mistake(ZERO, layer(append=from_the_end(*ends))) for ends in ((True, True), (True, False), (False, True))),
     Mistake(
         "nothing was quantized: count tokens with exact.shape[2], and compare with self.residual",
         layer(surplus=lambda self, tokens: 0),

@@ -24,6 +24,15 @@ def but(**lines):
     return lambda *given: solve(*given, **lines)
 
 
+def values_change(values, scale, zero, levels, steps):
+    """Outliers are taken out of the values for good, step after step."""
+    for _ in range(steps):
+        codes = (values / scale + zero).round().clamp(0, levels)
+        values = values - hqq.shrink(values - (codes - zero) * scale)
+        zero = (codes - values / scale).mean(-1, keepdim=True)
+    return zero
+
+
 def mean(**options):
     """The mean over another axis, or without its axis."""
     return but(best=lambda c, v, e, s: (c - (v - e) / s).mean(**options))
@@ -76,6 +85,11 @@ MISTAKES = [
         "the codes do not change from step to step: compute them in each step, with the new zero point, and from the "
         "values themselves; e is set aside for the zero point alone",
         but(once=True),
+    ),
+    Mistake(
+        "the values were changed: e is set aside for the zero point of its own step alone, and the next step begins "
+        "with the values as they came. Write values - e in that line, and assign it to no name that is used again",
+        values_change,
     ),
     Mistake("the mean is the new zero point itself; it is not added to the old one", but(added=True)),
     Mistake("one step too many", but(count=lambda steps: steps + 1)),

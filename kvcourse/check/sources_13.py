@@ -162,7 +162,9 @@ STALE = "reset() left the old source behind, and the new one was not read"
 NO_DICT = "reset() left None, and the next `get` needs a dict: begin again with an empty one"
 READING_MISTAKES = [
     Mistake(
-        "the source was computed again at each step; it does not change, so keep what the first step made",
+        "the source was computed again at each step: call project only `if layer_idx not in self.states`, and keep "
+        "what it gives. What stands in the brackets of .get(...) or .setdefault(...) is computed before the call, so a "
+        "project(source) there runs each time",
         but(get=lambda self, layer_idx, source, project: project(source)),
     ),
     Mistake("appended at each step: the source does not grow, it is read once and kept", but(get=appends)),

@@ -87,7 +87,7 @@ OPERATIONS = {
     ),
     "d": Asked(
         "mango",
-        "the cache is saved and loaded again (pickle)",
+        "the cache is written to a file and read back (Python's pickle)",
         lambda cache, model: pickle.loads(pickle.dumps(cache)),
         WORKS,
         WHOLE | {NO_WAY_BACK: "copying is possible, into a file as well: a few tensors, treated as one thing"},
@@ -101,12 +101,12 @@ OPERATIONS = {
     ),
     "f": Asked(
         "mango",
-        "reset(), then get_seq_length()",
-        lambda cache, model: (cache.reset(), cache.get_seq_length()),
+        "batch_repeat_interleave(3), then get_seq_length()",
+        lambda cache, model: (cache.batch_repeat_interleave(3), cache.get_seq_length()),
         NO_LIST,
         {
-            WORKS: "there is nothing to count, not even after a reset: a state has the same shape after 0 tokens and "
-            "after 1,000",
+            WORKS: "there is nothing to count, in three rows no more than in one: a state has the same shape after one "
+            "token and after 1,000",
             NO_WAY_BACK: "nothing is to be taken back; a length is asked for, and there is nothing to count",
         },
     ),
@@ -144,9 +144,9 @@ def task_14c(predictions):
     """`predictions`: a word of REASONS for each letter of OPERATIONS."""
     predictions = choices(in_full(predictions), list(OPERATIONS), REASONS)
     for letter, asked in OPERATIONS.items():
-        outcome, error = asked.live()
+        outcome, _ = asked.live()
         said = predictions[letter]
         if said != asked.reason:
-            came = "it works" if outcome == "works" else f"refused: {error}"
+            came = "it works" if outcome == "works" else asked.reason
             raise Wrong(tested=f"{letter}: {asked}", predicted=said, came=came, likely=asked.hints[said])
     return {"works": "d, e, h: the state as a whole", "refused": "a, b, c, g have no way back; f no list to count"}

@@ -401,6 +401,20 @@ def pack_by_adding(codes, bits):
     return packed
 
 
+def whole_in_a_byte(codes, bits):
+    packed = torch.zeros(-(-len(codes) * bits // 8), dtype=torch.uint8)
+    for number, code in enumerate(codes.tolist()):
+        packed[number // 2] |= code << (number % 2 * bits)
+    return packed
+
+
+def whole_from_a_byte(packed, bits, count):
+    codes = torch.zeros(count, dtype=torch.uint8)
+    for number in range(count):
+        codes[number] = (int(packed[number // 2]) >> (number % 2 * bits)) & (2**bits - 1)
+    return codes
+
+
 # 11c
 
 
@@ -546,6 +560,15 @@ def codes_of_the_rest(values, scale, zero, levels, steps):
         codes = ((values - e) / scale + zero).round().clamp(0, levels)
         e = shrink(values - (codes - zero) * scale)
         zero = (codes - (values - e) / scale).mean(-1, keepdim=True)
+    return zero
+
+
+def takes_e_out_of_the_values(values, scale, zero, levels, steps):
+    for _ in range(steps):
+        codes = (values / scale + zero).round().clamp(0, levels)
+        e = shrink(values - (codes - zero) * scale)
+        values = values - e
+        zero = (codes - values / scale).mean(-1, keepdim=True)
     return zero
 
 
@@ -748,6 +771,8 @@ WRONG = {
         ((pack, codes_in_int64), "unpack_codes returns a tensor of type torch.uint8"),
         ((unpacked, bytes_as_they_are), "nothing was packed"),
         ((two_in_a_byte, unpack), "got the room of 4"),
+        ((whole_in_a_byte, whole_from_a_byte), "two whole codes in each byte"),
+        ((pack, whole_from_a_byte), "two whole codes were read"),
         ((pack, first_byte_alone), "read from the first one alone"),
         ((pack, no_mask), "the bits of the next code were read too"),
         ((pack, padding_too), "the padding was read as a code"),
@@ -773,6 +798,7 @@ WRONG = {
         (zero_in_a_row, "keep the axis of the group"),
         (not_rounded_codes, "were not rounded"),
         (codes_of_the_rest, "from the values themselves"),
+        (takes_e_out_of_the_values, "the values were changed"),
         (one_level_less, "the highest code itself"),
         (all_divided, "divide that bracket alone"),
         (no_brackets_at_all, "brackets are missing"),

@@ -59,6 +59,39 @@ class QuantizesAllAgain(Parts):
         return everything
 
 
+class CountsFromTheEnd(Parts):
+    """`[:-0]` is empty."""
+
+    def append(self, part, new):
+        old, exact = self.read(part, new.dtype), self.together(part, new)
+        if exact.shape[2] > self.residual:
+            self.blocks[part].append(self.format.quantize(exact[:, :, : -self.residual]))
+        self.exact[part] = exact[:, :, -self.residual :].clone()
+        return torch.cat([*old, exact], dim=2)
+
+
+class CountsFromBothEnds(Parts):
+    """`[-0:]` is everything."""
+
+    def append(self, part, new):
+        old, exact = self.read(part, new.dtype), self.together(part, new)
+        surplus = max(exact.shape[2] - self.residual, 0)
+        if surplus:
+            self.blocks[part].append(self.format.quantize(exact[:, :, :surplus]))
+        self.exact[part] = exact[:, :, -self.residual :].clone()
+        return torch.cat([*old, exact], dim=2)
+
+
+class QuantizesEmptyBlocks(Parts):
+    """Counts from the end, and asks for no `if`."""
+
+    def append(self, part, new):
+        old, exact = self.read(part, new.dtype), self.together(part, new)
+        self.blocks[part].append(self.format.quantize(exact[:, :, : -self.residual]))
+        self.exact[part] = exact[:, :, -self.residual :].clone()
+        return torch.cat([*old, exact], dim=2)
+
+
 class LosesTheResidual(Right):
     def append(self, part, new):
         old = self.read(part, new.dtype)
@@ -543,6 +576,22 @@ def changed(row=None, groups=None, key_scales=None, value_groups=None, exact_key
     return answer
 
 
+def groups_over_all_heads(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    old = max(tokens - residual, 0)
+    groups, row = old // group, ceil(head_dim * bits / 8)
+    keys = groups * group * row + groups * head_dim * 4 + (tokens - groups * group) * head_dim * 2
+    values = old * row + (tokens - old) * head_dim * 2
+    return layers * (kv_heads * (keys + values) + old * ceil(kv_heads * head_dim / group) * 4)
+
+
+def keys_channel_by_channel(tokens, layers, kv_heads, head_dim, bits, group, residual):
+    old = max(tokens - residual, 0)
+    groups, row = old // group, ceil(head_dim * bits / 8)
+    keys = groups * head_dim * (ceil(group * bits / 8) + 4) + (tokens - groups * group) * head_dim * 2
+    values = old * row + old * ceil(head_dim / group) * 4 + (tokens - old) * head_dim * 2
+    return layers * kv_heads * (keys + values)
+
+
 def end_to_end_bits(tokens, layers, kv_heads, head_dim, bits, group, residual):
     old = max(tokens - residual, 0)
     groups = old // group
@@ -588,6 +637,9 @@ WRONG = {
         (OneMore, "one token more than `residual`"),
         (OneAtATime, "all beyond `residual` leave"),
         (NeverQuantizes, "nothing was quantized"),
+        (CountsFromTheEnd, "-0 is 0"),
+        (CountsFromBothEnds, "-0 is 0"),
+        (QuantizesEmptyBlocks, "-0 is 0"),
         (CountsHeads, "count tokens with exact.shape[2]"),
         (MixesUpBlocks, "use `part` in each place"),
         (MixesUpExact, "use `part` in each place"),
@@ -665,6 +717,9 @@ WRONG = {
         (changed(exact_values=lambda k: k["rest"]), "only `tokens` are exact"),
         (changed(times=lambda k: k["layers"]), "the heads were forgotten"),
         (changed(times=lambda k: k["heads"]), "the layers were forgotten"),
+        (groups_over_all_heads, "in each head, not"),
+        (keys_channel_by_channel, "packed token by token"),
+        (changed(key_scales=lambda k: ceil(k["old"] / k["group"]) * k["dim"]), "has no scale yet"),
         (asks_a_layer, "lines of your own"),
         (returns_nothing, "TypeError"),
     ],

@@ -27,6 +27,14 @@ def computes_each_step(self, layer_idx, source, project):
     return self.states[layer_idx]
 
 
+def asks_with_a_default(self, layer_idx, source, project):
+    return self.states.get(layer_idx, project(source))
+
+
+def sets_a_default(self, layer_idx, source, project):
+    return self.states.setdefault(layer_idx, project(source))
+
+
 def appends_each_step(self, layer_idx, source, project):
     keys, values = project(source)
     if layer_idx in self.states:
@@ -158,6 +166,17 @@ def reorder(cache, beam_idx, layers=every):
         layer.keys, layer.values = layer.keys[beam_idx], layer.values[beam_idx]
 
 
+def values_for_keys(cache, beam_idx):
+    for layer in every(cache):
+        layer.keys = layer.values[beam_idx]
+        layer.values = layer.values[beam_idx]
+
+
+def keys_for_values(cache, beam_idx):
+    for layer in every(cache):
+        layer.keys, layer.values = layer.keys[beam_idx], layer.keys[beam_idx]
+
+
 def text_only(cache, beam_idx):
     reorder(cache, beam_idx, lambda cache: cache.self_attention_cache.layers)
 
@@ -236,6 +255,8 @@ def written_in_place(cache, beam_idx):
 WRONG = {
     "13a": [
         (source(computes_each_step), "computed again at each step"),
+        (source(asks_with_a_default), "is computed before the call"),
+        (source(sets_a_default), "is computed before the call"),
         (source(appends_each_step), "appended at each step"),
         (source(one_flag_for_all), "one flag, or one place, for all layers"),
         (source(one_flag_and_a_dict), "one flag, or one place, for all layers"),
@@ -267,6 +288,8 @@ WRONG = {
         (picks_and_drops, "nothing has moved"),
         (only_different_ones, "each row once"),
         (along_the_heads, "the first axis is the batch"),
+        (values_for_keys, "values were put in the place of keys"),
+        (keys_for_values, "the keys came back as values"),
         (keys_twice, "the keys came back as values"),
         ([], "hand the function itself"),
     ],

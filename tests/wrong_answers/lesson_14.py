@@ -184,6 +184,14 @@ class Nothing(Convolution):
         super().update(new)
 
 
+class KeepsWhatItReturned(Convolution):
+    """Right, though the last joined inputs are still held."""
+
+    def update(self, new):
+        self.joined = super().update(new)
+        return self.joined
+
+
 class AViewOfTheNew(Convolution):
     """Right: a long prompt fills the window by itself."""
 
@@ -321,6 +329,47 @@ class DecayFromTheRight(State):
         return torch.einsum("bhds,bhs->bhd", self.state, ask)
 
 
+class DecayWithOneAxis(State):
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where)
+        self.state = new if self.state is None else decay[..., None] * self.state + new
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class DecayWithOneAxisFromTheStart(State):
+    def step(self, decay, what, where, ask):
+        new = self.brings(what, where)
+        old = torch.zeros_like(new) if self.state is None else self.state
+        self.state = decay[:, :, None] * old + new
+        return torch.einsum("bhds,bhs->bhd", self.state, ask)
+
+
+class SumsOverTheWrongAxis(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return (self.state * ask[..., None, :]).sum(-2)
+
+
+class AsksAlongTheWrongAxis(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return (self.state * ask[..., None]).sum(-1)
+
+
+class AsksWithoutAnAxis(State):
+    def step(self, decay, what, where, ask):
+        super().step(decay, what, where, ask)
+        return (self.state * ask).sum(dim=-1)
+
+
+class TurnsTheTable(State):
+    def step(self, decay, what, where, ask):
+        new = where[..., :, None] * what[..., None, :]
+        old = torch.zeros_like(new) if self.state is None else self.state
+        self.state = decay[..., None, None] * old + new
+        return (self.state @ ask[..., None]).squeeze(-1)
+
+
 class AsksWithARow(State):
     def step(self, decay, what, where, ask):
         super().step(decay, what, where, ask)
@@ -428,6 +477,12 @@ WRONG = {
         (ByOuter, "torch.outer takes one list each"),
         (DecayWithoutAxes, "decay[..., None, None]"),
         (DecayFromTheRight, "decay[..., None, None]"),
+        (DecayWithOneAxis, "decay[..., None, None]"),
+        (DecayWithOneAxisFromTheStart, "decay[..., None, None]"),
+        (SumsOverTheWrongAxis, "the last one: sum(-1)"),
+        (AsksAlongTheWrongAxis, "ask[..., None, :]"),
+        (AsksWithoutAnAxis, "ask[..., None, :]"),
+        (TurnsTheTable, "the table is turned"),
         (AsksWithARow, "wants a column"),
         (SqueezesAll, "a batch of one as well"),
         (SqueezesNone, "one axis too many"),
@@ -455,7 +510,7 @@ WRONG = {
     ],
 }
 RIGHT = {
-    "14a": [Convolution, InColumns, AViewOfTheNew, Padded],
+    "14a": [Convolution, InColumns, AViewOfTheNew, KeepsWhatItReturned, Padded],
     "14b": [State, ByMatrixProduct, HeadByHead, Turned],
     "14c": [
         TRUTH,

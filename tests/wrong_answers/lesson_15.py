@@ -23,19 +23,8 @@ def token_bytes(layer, bits):
 
 
 def given(kept=kept, token_bytes=token_bytes):
-    """The three arguments of the check; the last one as the notebook gives it."""
-
-    def nbytes_of(layers, context, batch, kind):
-        sizes, bits = [], {"4 bits": 4, "2 bits": 2}.get(kind, 16)
-        for layer in layers:
-            tokens = kept(layer, context)
-            if "static" in kind and layer.window and 0 < tokens < context:
-                tokens = 2 * layer.window
-            old = max(tokens - 128, 0) if bits < 16 and not layer.window else 0
-            sizes.append((tokens - old) * token_bytes(layer, 16) + old * token_bytes(layer, bits))
-        return batch * (2 * max(sizes) if "offloaded" in kind else sum(sizes))
-
-    return kept, token_bytes, nbytes_of
+    """The two arguments of the check."""
+    return kept, token_bytes
 
 
 def whole_window(layer, context):
@@ -120,8 +109,10 @@ def fills_one(layer, bits):
     return kv.measure.fill(kv.DynamicCache(config=config), config, 1).nbytes()
 
 
-def without_batch(layers, context, batch, kind):
-    return given()[2](layers, context, 1, kind)
+def one_less_of_either(layer, context):
+    if layer.shared:
+        return 0
+    return context if layer.window is None else min(context, layer.window) - 1
 
 
 def in_one_line(layer, context):
@@ -260,8 +251,8 @@ WRONG = {
         (given(kept, divides_first), "bits // 8 is 0"),
         (given(kept, asks_the_package), "does what this task builds"),
         (given(kept, fills_one), "find the number by formula"),
-        ((kept, token_bytes, without_batch), "put it back as it was"),
-        ((kept(kv.check.plans_15.FULL, 3), token_bytes, without_batch), "hand the function itself"),
+        (given(one_less_of_either), "taken off the window alone"),
+        ((kept(kv.check.plans_15.FULL, 3), token_bytes), "hand the function itself"),
     ],
     "15b": [
         (ADVICE | {"a": ("quantized", "a quarter of the bytes: 25 %")}, "a short chat gains nothing"),
@@ -293,6 +284,12 @@ WRONG = {
         (ADVICE | {"e": ("blocks", "at most 15 slots are wasted")}, "about the static cache"),
         (ADVICE | {"f": ("quantized", "in fp8 6.1 GiB")}, "for full precision"),
         (ADVICE | {"a": ("dynamic", "127 tokens")}, "of the newest tokens stay exact"),
+        (ADVICE | {"b": ("dynamic", "13 GiB")}, "that is in GB"),
+        (ADVICE | {"c": ("offloaded", "17 GiB")}, "that is in GB"),
+        (ADVICE | {"c": ("offloaded", "17.2")}, "that is in GB"),
+        (ADVICE | {"f": ("quantized", "13 GiB")}, "that is in GB"),
+        (ADVICE | {"e": ("dynamic", "3,840 slots")}, "its rows go in step"),
+        (ADVICE | {"e": ("rows (dynamic)", "3,840 slots")}, "choose one of the caches"),
         (list(ADVICE.values()), "a dict such as"),
     ],
     "15c": [
@@ -322,11 +319,18 @@ RIGHT = {
         ADVICE
         | {
             "a": ["dynamic", "0 of 100 tokens"],
-            "e": ("dynamic", "93.75 % of the slots would be empty"),
+            "e": ("blocks", "93.75 % of the slots would be empty"),
             "c": ("offloaded", "17,179,869,184 bytes"),
         },
         ADVICE | {"b": ("Dynamic", "12.0 GiB"), "c": ("offloaded cache", "16GiB"), "e": ("paged", "3 840 slots")},
         ADVICE | {"b": ("dynamic", "1.2e1 GiB"), "e": ("blocks", "3_840"), "f": ("fp8", "12,2 GiB")},
+        ADVICE
+        | {
+            "b": ("dynamic", "12.9 GB"),
+            "c": ("offloaded (to the host)", "17.2GB"),
+            "f": ("quantized (fp8)", "13,1 gb"),
+        },
+        ADVICE | {"f": ("quantized (4 bits)", "12.2 GiB"), "c": ("offloaded", "16 GiB, or 17 GB")},
         ADVICE
         | {"b": ("DynamicCache", "12.884.901.888 bytes"), "e": ("blocks", "3.840"), "f": ("hqq", "about 12 GiB")},
     ],
