@@ -148,6 +148,13 @@ def other_format_both_ways(self, part, new):
     return torch.cat([*old, exact], dim=2)
 
 
+def view_kept(self, part, new):
+    result = Residual.append(self, part, new)
+    if new.shape[2] == self.exact[part].shape[2]:
+        self.exact[part] = new
+    return result
+
+
 ONCE = (
     "the whole history was quantized again: its error grows each time. Quantize only the tokens that leave the residual"
 )
@@ -219,9 +226,7 @@ MISTAKES = [
         "`old` is a list of tensors, and a list in a list is no tensor: torch.cat([*old, exact], dim=2)",
         layer(joined=lambda self, old, exact, new: torch.cat([old, exact], dim=2)),
     ),
-    Mistake(DTYPE, layer(append=in_type(torch.float32))),
-    Mistake(DTYPE, layer(append=in_type(torch.bfloat16))),
-    Mistake(DTYPE, layer(append=in_type(torch.float16))),
+    *(Mistake(DTYPE, layer(append=in_type(dtype))) for dtype in (torch.float32, torch.bfloat16, torch.float16)),
     *(Mistake(PART, layer(append=one_part(**{place: "keys"}))) for place in ("blocks", "exact", "read", "held")),
     Mistake(PART, layer(append=one_part(exact="keys", held="keys"))),
     Mistake(PART, layer(append=one_part(blocks="keys", read="keys"))),
@@ -239,16 +244,5 @@ MISTAKES = [
         "tokens that were quantized are among the exact ones too, so they are there twice: keep exact[:, :, surplus:]",
         layer(append=exact_kept_too),
     ),
+    Mistake("your layer kept a view of the caller's tensor; keep a copy: [...].clone()", layer(append=view_kept)),
 ]
-
-
-def view_kept(self, part, new):
-    result = Residual.append(self, part, new)
-    if new.shape[2] == self.exact[part].shape[2]:
-        self.exact[part] = new
-    return result
-
-
-MISTAKES.append(
-    Mistake("your layer kept a view of the caller's tensor; keep a copy: [...].clone()", layer(append=view_kept))
-)
