@@ -96,7 +96,8 @@ class Cache(CacheBase):
 
     def get_mask_sizes(self, query_length, layer_idx=0):
         """(length, offset) of the keys that the next `update` of `query_length` tokens returns."""
-        query_length = whole("query_length", query_length, least=0)
+        if not isinstance(query_length, int):
+            query_length = whole("query_length", query_length, least=0)
         layer = self._attention_layer(layer_idx)
         return (query_length, 0) if layer is None else layer.get_mask_sizes(query_length)
 
