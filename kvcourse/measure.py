@@ -28,6 +28,8 @@ def fill(cache, config, tokens, batch=1, dtype=torch.bfloat16):
     """Put `tokens` tokens of zeros into every layer of a cache that keeps keys, as many bytes as a model of this config
     would. Returns the cache."""
     for layer_idx, layer in enumerate(shapes(config, dtype.itemsize, state_bytes=0)):
+        if layer.index_dim:
+            cache.update_indexer(torch.zeros(batch, tokens, layer.index_dim, dtype=dtype), layer_idx)
         if layer.keeps in ("all", "window"):
             zeros = torch.zeros(batch, layer.kv_heads, tokens, layer.head_dim, dtype=dtype)
             cache.update(zeros, zeros, layer_idx)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import transformers
 
 import kvcourse as kv
 from kvcourse.models.twins import with_windows
@@ -45,3 +46,41 @@ def test_what_cannot_be_measured_is_refused(llama, text):
     for ids, chunk in ((text[:, :1], 64), (text, 0)):
         with pytest.raises(ValueError, match="2 tokens or more"):
             kv.measure.perplexity(llama, ids, chunk=chunk)
+
+
+SMALL_SIZES = dict(vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
+LATENT = dict(kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8)
+EXPERTS = dict(n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=16)
+DECODER = dict(
+    vocab_size=32, d_model=32, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=32, encoder_layers=3
+)
+FAMILIES = {
+    "latent attention": ("DeepseekV3", SMALL_SIZES | LATENT | EXPERTS),
+    "latent and indexed": ("DeepseekV32", SMALL_SIZES | LATENT | EXPERTS | dict(index_n_heads=2, index_head_dim=8)),
+    "multi-query": ("Falcon", SMALL_SIZES | dict(multi_query=True)),
+    "multi-query, older": ("GPTBigCode", dict(vocab_size=32, n_embd=32, n_layer=2, n_head=4, multi_query=True)),
+    "a decoder used alone": ("Bart", DECODER | dict(is_decoder=True, is_encoder_decoder=False)),
+    "attention and states in one layer": (
+        "FalconH1",
+        SMALL_SIZES
+        | dict(num_key_value_heads=2, head_dim=8, intermediate_size=32)
+        | dict(mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1, mamba_chunk_size=8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bytes_of_a_token_are_what_a_model_of_the_family_adds(name):
+    family, sizes = FAMILIES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+    cache = kv.DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(torch.arange(3, 12)[None], cache=cache)
+        before = cache.nbytes(used=True)
+        model(torch.tensor([[5]]), cache=cache, position_ids=torch.tensor([[9]]))
+    assert cache.nbytes(used=True) - before == kv.measure.bytes_per_token(model.config, torch.float32) > 0
+    assert len(cache) == 2
+    filled = kv.measure.fill(kv.DynamicCache(config=model.config), model.config, 3, dtype=torch.float32)
+    assert filled.nbytes() == 3 * kv.measure.bytes_per_token(model.config, torch.float32)
