@@ -71,7 +71,8 @@ def check_same_layout(name, new, held):
             torch.promote_types(new.dtype, held.dtype)
         except RuntimeError:
             raise ValueError(
-                f"the cache holds {name} of {held.dtype}, which {new.dtype} has no common type with"
+                f"the cache holds {name} of {held.dtype}, and the new ones are {new.dtype}: there is no common type; "
+                "start from an empty cache, or convert them"
             ) from None
     if new.device != held.device:
         raise ValueError(f"the cache holds its {name} on {held.device}; the new ones are on {new.device}")
